@@ -175,9 +175,9 @@ class Delivery:
             self._unfinished, self._accumulator = flush, Accumulator()
         self._transactions.is_begun = True
         try:
-            with self._transactions.tracking():
-                self._unfinished.append(leave=leave)
+            self._unfinished.append(leave=leave)
         except BaseException as error:
+            self._transactions.track(error)
             has_no_answer = isinstance(error, RetriableError | OutcomeUnknownError)
             if transactional_id is None and (has_no_answer or not isinstance(error, Exception)):
                 raise

@@ -235,6 +235,7 @@ class Producer(Guided):
     def _legal(self, call: str) -> TransactionManager:
         """The transaction manager, if its state allows the call."""
         self._check_usable(call)
+        self._transactions.need_id(call)
         self._transactions.check_call(call)
         return self._transactions
 
@@ -271,8 +272,6 @@ class Producer(Guided):
                 not taken.
             OncelogError: `flush` failed for earlier records; this record was not taken.
         """
-        if partition is not None:
-            check_number("partition", partition, least=-MAX_LONG)
         timestamp_ms = _now_ms() if timestamp_ms is None else timestamp_ms
         headers = pairs_of(headers)
         size_bytes = check_record(key, value, headers, timestamp_ms)

@@ -32,15 +32,15 @@ class Routes:
 
         Raises:
             UnknownTopicError, UnknownPartitionError: the topic or the partition does not exist.
-            UsageError: the topic's name is not valid.
+            UsageError: the topic's name is not valid, or the partition is no whole number.
         """
         partitions = self._partitions_of(topic)
         if partition is not None:
-            if partition not in range(len(partitions)):
-                found = partition_reads.identify(self._store, topic, partition)
-                del self._partitions[topic]  # the topic was created again, with more partitions
-                return found
-            return partitions[partition]
+            if type(partition) is int and 0 <= partition < len(partitions):
+                return partitions[partition]
+            found = partition_reads.identify(self._store, topic, partition)  # raises, unless
+            del self._partitions[topic]  # the topic was created again, with more partitions
+            return found
         if key is not None:
             return partitions[partitioner.partition_for_key(key, len(partitions))]
         return partitions[self._next_turn(topic, len(partitions))]

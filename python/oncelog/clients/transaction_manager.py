@@ -60,8 +60,7 @@ class TransactionManager:
         return self.identity
 
     def check_call(self, call: str) -> None:
-        """Raise if the state does not allow the call."""
-        self.need_id(call)
+        """Raise if the state of a transactional producer does not allow the call."""
         client_state.check_call(self.state, call)
 
     def move(self, target: ClientState) -> None:
@@ -69,14 +68,18 @@ class TransactionManager:
         if self.state is not target:
             self.state = client_state.transition(self.state, target)
 
+    def track(self, error: BaseException) -> None:
+        """Change to the state that follows from an error."""
+        if self.transactional_id is not None and isinstance(error, Exception):
+            self.state = client_state.after_error(self.state, error)
+
     @contextmanager
-    def tracking(self) -> Iterator[None]:
-        """If the block raises an error, change to the state that follows from it."""
+    def _tracking(self) -> Iterator[None]:
+        """`track` the error that the block raises."""
         try:
             yield
         except BaseException as error:
-            if self.transactional_id is not None and isinstance(error, Exception):
-                self.state = client_state.after_error(self.state, error)
+            self.track(error)
             raise
 
     def initialize(self, *, keep_prepared: bool) -> ProducerIdAndEpoch | None:
@@ -84,7 +87,7 @@ class TransactionManager:
         transactional_id = self.need_id("init_transactions")
         self.move(ClientState.INITIALIZING)
         reach(CrashPoint.PRODUCER_INIT)
-        with self.tracking():
+        with self._tracking():
             initialised = self._coordinator.init_producer_id(
                 transactional_id, timeout_ms=self._timeout_ms, keep_prepared=keep_prepared
             )
@@ -98,7 +101,7 @@ class TransactionManager:
         """Add a group's offsets to the transaction."""
         transactional_id = self.need_id("send_offsets_to_transaction")
         self.is_begun = True  # set first: the outcome may be unknown
-        with self.tracking():
+        with self._tracking():
             self._coordinator.send_offsets(transactional_id, self.need_identity(), group_id, offsets)
 
     def prepare(self) -> ProducerIdAndEpoch:
@@ -109,7 +112,7 @@ class TransactionManager:
                 "nothing was written in this transaction, so there is nothing to prepare; commit or abort it",
                 transactional_id=transactional_id,
             )
-        with self.tracking():
+        with self._tracking():
             token = self._coordinator.prepare(transactional_id, self.need_identity())
         self.move(ClientState.PREPARED_TRANSACTION)
         self._prepared = token
@@ -130,10 +133,11 @@ class TransactionManager:
         reach(CrashPoint.PRODUCER_END)
         might_be_committed, self._may_be_committed = self._may_be_committed, commit
         try:
-            with self.tracking():
-                identity = self.end_txn(commit=commit) if by is None else by()
-        except RetriableError:  # this call certainly did nothing
-            self._may_be_committed = might_be_committed
+            identity = self.end_txn(commit=commit) if by is None else by()
+        except BaseException as error:
+            self.track(error)
+            if isinstance(error, RetriableError):  # this call certainly did nothing
+                self._may_be_committed = might_be_committed
             raise
         reach(CrashPoint.PRODUCER_ENDED)
         self._continue_as(identity, ClientState.READY)
@@ -147,7 +151,7 @@ class TransactionManager:
         """Commit the kept prepared transaction if `token` names it, else abort it; returns whether it was committed."""
         is_commit = token == self._prepared
         self.move(ClientState.COMMITTING_TRANSACTION if is_commit else ClientState.ABORTING_TRANSACTION)
-        with self.tracking():
+        with self._tracking():
             identity = self._coordinator.complete_transaction(
                 self.need_id("complete_transaction"), self.need_identity(), token
             )

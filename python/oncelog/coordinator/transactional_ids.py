@@ -156,28 +156,16 @@ def _open_owner(view: ZnodeView, owner: str) -> OwnerRecord:
 
 
 def commit_at_once(
-    view: ZnodeView,
-    stored: TransactionMetadata,
-    producer: ProducerIdAndEpoch,
-    partition: TopicIdPartition,
-    owner: str,
-    fresh_producer_id: int | None,
+    view: ZnodeView, transactional_id: str, producer: ProducerIdAndEpoch, owner: str, fresh_producer_id: int | None
 ) -> ProducerIdAndEpoch:
-    """Begin, commit and complete a transaction that consists of one append to one partition (one-phase commit).
+    """Commit a transaction that consists of one append to one partition, which the caller makes in the same step.
 
-    The caller appends in the same step, with the marker (`Append.commits`). `owner` has nothing to decide or to settle,
-    so it gets no znode. Returns the identity of the next transaction.
+    The append writes the marker, too (`partition_log.append`). Returns the identity of the next transaction.
     """
-    name = stored.transactional_id
-    steps: tuple[events.Event, ...] = (
-        events.AddPartitions(transactional_id=name, producer=producer, partitions=(partition,), owner=owner),
-        events.EndTxn(transactional_id=name, producer=producer, commit=True, fresh_producer_id=fresh_producer_id),
-        events.Complete(transactional_id=name, owner_outcome=Outcome.COMMIT),
+    event = events.CommitAtOnce(
+        transactional_id=transactional_id, producer=producer, owner=owner, fresh_producer_id=fresh_producer_id
     )
-    for event in steps:
-        stored = core.step(stored, event).metadata
-    view.set(paths.transaction(name), payloads.encode_transaction(stored))
-    return stored.producer
+    return apply(view, event).answer
 
 
 def add_groups_to_owner(view: ZnodeView, owner: str, group_partitions: Sequence[str]) -> None:

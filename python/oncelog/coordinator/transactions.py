@@ -7,7 +7,7 @@ sequence, epoch and nonce, the second run finds out whether the first one succee
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from oncelog import limits
@@ -126,10 +126,8 @@ class TransactionCoordinator:
                 return [_landed_before(view, request) for request in appends], identity
             if stored.open_transaction is None and _is_one_phase(appends):
                 (request,) = appends
-                identity = transactional_ids.commit_at_once(
-                    view, stored, producer, request.partition, owner, fresh_producer_id
-                )
-                return [partition_log.append(view, replace(request, commits=True))], identity
+                identity = transactional_ids.commit_at_once(view, transactional_id, producer, owner, fresh_producer_id)
+                return [partition_log.append(view, request, commits=True)], identity
             transactional_ids.add_partitions(
                 view, transactional_id, producer, [request.partition for request in appends], owner
             )

@@ -55,6 +55,9 @@ SYNC_BYTES = 16
 FRAMING_MAX_BYTES = 20
 """Two Avro longs before a block's content: the number of records, and the number of bytes."""
 
+JOINED_BYTES = 16 * 1024
+"""A body up to this size is copied, so that its block is written at once: a system call for each part costs more."""
+
 ROWS_VERSION = 1
 """Version of the format of files of rows. The rows' own schemas may get new fields with defaults."""
 
@@ -75,9 +78,18 @@ _HEADER_SCHEMA = fastavro.parse_schema(
         ],
     }
 )
-# Avro writes the fields of a record one after another. So the fields before the body are written and read as a separate
-# record, and the body bypasses fastavro, which would copy it twice.
-_FIELDS_SCHEMA = fastavro.parse_schema({**BATCH_SCHEMA, "fields": BATCH_SCHEMA["fields"][:-1]})
+# Avro writes the fields of a record one after another. So the fields before the body, and its length, are written and
+# read as a separate record, and the body bypasses fastavro, which would copy it twice.
+_FIELDS_SCHEMA = fastavro.parse_schema(
+    {**BATCH_SCHEMA, "fields": [*BATCH_SCHEMA["fields"][:-1], {"name": "body_length", "type": "long"}]}
+)
+_FRAMING_SCHEMA = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "Framing",
+        "fields": [{"name": "count", "type": "long"}, {"name": "length", "type": "long"}],
+    }
+)
 
 _UNREADABLE = (
     EOFError,
@@ -152,14 +164,14 @@ def encode_block(records: pa.RecordBatch, codec: str, sync_marker: bytes, place:
     batch, buffers = batch_columns.encode(records, codec)
     body_length = sum(buffer.size for buffer in buffers)
     fields = BytesIO()
-    _write(_FIELDS_SCHEMA, batch, fields)
-    _write("long", body_length, fields)
+    _write(_FIELDS_SCHEMA, {**batch, "body_length": body_length}, fields)
     framing = BytesIO()
-    _write("long", 1, framing)
-    _write("long", fields.tell() + body_length, framing)
+    _write(_FRAMING_SCHEMA, {"count": 1, "length": fields.tell() + body_length}, framing)
     parts: list[bytes | memoryview] = [framing.getvalue() + fields.getvalue()]
     parts += map(memoryview, buffers)
     parts.append(sync_marker)
+    if body_length <= JOINED_BYTES:
+        parts = [b"".join(parts)]
     length, crc32 = 0, 0
     for part in parts:
         length += len(part)
@@ -182,7 +194,7 @@ def decode_block(data: bytes, place: Place, columns: Sequence[str] | None = None
         _check_version(_read("int", source), FORMAT_VERSION, place)
         source.seek(start)
         batch = _read(_FIELDS_SCHEMA, source)
-        body_length = _read("long", source)
+        body_length = batch["body_length"]
         if source.tell() + body_length != end:
             raise ValueError(f"a body of {body_length} bytes at {source.tell()} of {end}")
         body = pa.py_buffer(data).slice(source.tell(), body_length)
@@ -194,10 +206,10 @@ def decode_block(data: bytes, place: Place, columns: Sequence[str] | None = None
 
 def _read_framing(source: BytesIO, length: int) -> int:
     """Read the framing of a block; returns the position at which its content ends."""
-    count, content_length = _read("long", source), _read("long", source)
-    end = source.tell() + content_length
-    if count != 1 or end + SYNC_BYTES != length:
-        raise ValueError(f"a block of {count} Avro records in {content_length} of {length} bytes")
+    framing = _read(_FRAMING_SCHEMA, source)
+    end = source.tell() + framing["length"]
+    if framing["count"] != 1 or end + SYNC_BYTES != length:
+        raise ValueError(f"a block of {framing['count']} Avro records in {framing['length']} of {length} bytes")
     return int(end)
 
 
@@ -209,7 +221,7 @@ def block_length(framing: bytes, place: Place) -> int:
     """
     try:
         start = BytesIO(framing)
-        _, length = _read("long", start), _read("long", start)
+        length = _read(_FRAMING_SCHEMA, start)["length"]
         if length < 0:
             raise ValueError(f"a block of {length} bytes")
     except _UNREADABLE as error:

@@ -208,7 +208,7 @@ def _encode_binary(array: pa.Array, body: _BodyWriter) -> Field | None:
     if array.null_count == len(array):
         return None
     offsets = offsets_of(array)
-    lengths = np.diff(offsets)
+    lengths = offsets[1:] - offsets[:-1]
     values = array.buffers()[2]
     used = values.slice(offsets[0], offsets[-1] - offsets[0]) if values else b""
     return {

@@ -12,7 +12,7 @@ Crash points of one file:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
@@ -55,7 +55,7 @@ class LocalFileStore:
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self._root = Path(root).absolute()
-        self._durable_folders: set[Path] = set()
+        self._durable_folders: dict[Sequence[str], Path] = {}
 
     def __reduce__(self) -> tuple[type[LocalFileStore], tuple[str]]:
         return LocalFileStore, (str(self._root),)
@@ -70,10 +70,9 @@ class LocalFileStore:
             FileWriteError: the file cannot be created, or it exists.
             UsageError: this is not the name of a file below the root.
         """
-        path = self._path(name)
+        *above, own_name = parts_of(name)
         try:
-            self._make_folder(path.parent)
-            return LocalOutputFile(name, path)
+            return LocalOutputFile(name, self._made_folder(tuple(above)) / own_name)
         except OSError as error:
             raise write_error(name, error) from error
 
@@ -123,21 +122,25 @@ class LocalFileStore:
     def _path(self, name: str) -> Path:
         return self._root.joinpath(*parts_of(name))
 
-    def _make_folder(self, folder: Path) -> None:
-        """Create `folder` durably.
+    def _made_folder(self, parts: Sequence[str]) -> Path:
+        """The folder with this name below the root, which is created durably.
 
         Another process may have just created it, and not fsynced it yet. So below the root, existing folders are
         fsynced too, once per store object. The folders above an existing root are older than the log.
         """
-        if folder in self._durable_folders:
-            return
-        if self._root in folder.parents:
-            self._make_folder(folder.parent)
+        made = self._durable_folders.get(parts)
+        if made is not None:
+            return made
+        if parts:
+            parent = self._made_folder(parts[:-1])
+            folder = parent / parts[-1]
             folder.mkdir(exist_ok=True)
-            folders.sync(folder.parent)
+            folders.sync(parent)
         else:
+            folder = self._root
             folders.make(folder)
-        self._durable_folders.add(folder)
+        self._durable_folders[parts] = folder
+        return folder
 
     def _walk(self, folder: Path) -> Iterator[Path]:
         try:

@@ -56,8 +56,6 @@ class Append:
         owner: path of the owner; None outside of a transaction.
         blocks: the record batches, in order; already durable.
         manifest_file: the file that lists `blocks` if they are too many for a znode; already durable.
-        commits: whether the append is its owner's whole transaction and commits it. Then the same step also writes the
-            marker, nothing is left to settle, and the owner never has a znode.
     """
 
     partition: TopicIdPartition
@@ -66,15 +64,10 @@ class Append:
     owner: str | None
     blocks: tuple[Block, ...]
     manifest_file: str | None = None
-    commits: bool = False
-
-    def __post_init__(self) -> None:
-        is_one_node = self.owner is not None and self.manifest_file is None
-        ensure(is_one_node or not self.commits, "a marker goes into the tail node of its owner's records")
 
     @property
     def count(self) -> int:
-        return sum(block.count for block in self.blocks)
+        return sum([block.count for block in self.blocks])
 
     @property
     def files(self) -> set[str]:
@@ -162,10 +155,14 @@ def read_ahead(
     view.get_many([*also, paths.GENERATION, *chain.from_iterable(of_each)])
 
 
-def append(view: ZnodeView, request: Append) -> Appended:
+def append(view: ZnodeView, request: Append, *, commits: bool = False) -> Appended:
     """Append record batches to one partition, in the caller's step.
 
     Afterwards the caller must call `roll_if_long`.
+
+    Args:
+        commits: whether the append is its owner's whole transaction and commits it. Then the same step also writes the
+            marker, nothing is left to settle, and the owner never has a znode.
 
     Raises:
         ProducerFencedError, OutOfOrderSequenceError: see protocol/sequencing.py.
@@ -173,6 +170,8 @@ def append(view: ZnodeView, request: Append) -> Appended:
         StaleFileError: a data file is too old to be named.
         PartitionPinnedError: the partition has too many unsettled transactions.
     """
+    is_one_node = request.owner is not None and request.manifest_file is None
+    ensure(is_one_node or not commits, "a marker goes into the tail node of its owner's records")
     partition, path = request.partition, paths.partition(request.partition)
     state = partition_reads.read_partition(view, partition)
     producer_path = paths.producer(partition, request.producer.producer_id)
@@ -183,12 +182,12 @@ def append(view: ZnodeView, request: Append) -> Appended:
     )
     if isinstance(verdict, sequencing.Duplicate):
         return Appended(verdict.base_offset, is_duplicate=True, tail_nodes=state.tail_nodes)
-    owner = None if request.commits else request.owner  # the owner to list until it is settled
+    owner = None if commits else request.owner  # the owner to list until it is settled
     if owner is not None:
         _check_owner_is_open(view, owner, partition)
     generations.check_fresh(view, request.files)
     first = state.log_end
-    node = _tail_node(request, first)
+    node = _tail_node(request, first, commits=commits)
     grown = replace(
         state,
         log_end=node.end_offset,
@@ -233,37 +232,34 @@ def _check_not_pinned(state: PartitionState, grown_bytes: int, partition: TopicI
         )
 
 
-def _tail_node(request: Append, base_offset: int) -> TailNode:
-    blocks = request.blocks
-    node = TailNode(
-        base_offset=base_offset,
-        end_offset=base_offset + request.count,
-        records=request.count,
-        size_bytes=sum(block.length for block in blocks),
-        max_timestamp_ms=max(block.max_timestamp_ms for block in blocks),
-    )
-    if request.manifest_file is not None:
+def _tail_node(request: Append, base_offset: int, *, commits: bool) -> TailNode:
+    blocks, count = request.blocks, request.count
+    entries: tuple[IndexEntry, ...] = ()
+    manifest = None
+    if request.manifest_file is None:
+        entries = tuple(_entries(request, base_offset, commits=commits))
+    else:
         manifest = Manifest(request.manifest_file, len(blocks), request.producer, request.base_sequence, request.owner)
-        return replace(node, manifest=manifest)
-    entries = _entries(request, base_offset)
-    if request.commits:
-        entries.append(_commit_marker(request, base_offset))
-    return replace(node, end_offset=entries[-1].end_offset, entries=tuple(entries))
+    return TailNode(
+        base_offset=base_offset,
+        end_offset=entries[-1].end_offset if entries else base_offset + count,
+        records=count,
+        size_bytes=sum([block.length for block in blocks]),
+        max_timestamp_ms=max([block.max_timestamp_ms for block in blocks]),
+        entries=entries,
+        manifest=manifest,
+    )
 
 
-def _entries(request: Append, base_offset: int) -> list[IndexEntry]:
-    entries = []
+def _entries(request: Append, base_offset: int, *, commits: bool) -> Iterator[IndexEntry]:
     offset, sequence = base_offset, request.base_sequence
     for block in request.blocks:
-        entries.append(IndexEntry(offset, block.count, request.producer, sequence, request.owner, block, None))
+        yield IndexEntry(offset, block.count, request.producer, sequence, request.owner, block, None)
         offset += block.count
         sequence = sequencing.sequence_add(sequence, block.count)
-    return entries
-
-
-def _commit_marker(request: Append, base_offset: int) -> IndexEntry:
-    marker = Marker(Outcome.COMMIT, base_offset, aborted=())
-    return IndexEntry(base_offset + request.count, 1, request.producer, NO_SEQUENCE, request.owner, None, marker)
+    if commits:
+        marker = Marker(Outcome.COMMIT, base_offset, aborted=())
+        yield IndexEntry(offset, 1, request.producer, NO_SEQUENCE, request.owner, None, marker)
 
 
 def append_markers(

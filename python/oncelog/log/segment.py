@@ -222,7 +222,8 @@ class BlockBuffer(Generic[K]):
         if pending is None:
             return []
         self._size_bytes -= pending.size_bytes
-        return [(key, block) for block in self._writer.append(concatenated(pending.pieces))]
+        records = pending.pieces[0] if len(pending.pieces) == 1 else concatenated(pending.pieces)
+        return [(key, block) for block in self._writer.append(records)]
 
 
 # Reading --------------------------------------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ from oncelog.errors import (
 from oncelog.protocol.coordinator_events import (
     AddOffsets,
     AddPartitions,
+    CommitAtOnce,
     Complete,
     CompleteTransaction,
     CreateOwner,
@@ -88,7 +89,7 @@ def step(metadata: TransactionMetadata | None, event: Event) -> Step:
         InvalidTransactionTimeoutError: correct ``transaction_timeout_ms``.
     """
     is_addressed = metadata is None or metadata.transactional_id == event.transactional_id
-    ensure(is_addressed, "an event meets the metadata of its own id", **story(metadata, event))
+    _ensure(is_addressed, "an event meets the metadata of its own id", metadata, event)
     if isinstance(event, InitProducerId):
         return _init_producer_id(metadata, event)
     is_housekeeping = isinstance(event, Complete | Expire)
@@ -117,6 +118,8 @@ def _transactional_step(metadata: TransactionMetadata, event: Transactional, *, 
             return _prepare(metadata, event)
         case EndTxn(commit=commit):
             return _end_txn(metadata, event, Outcome.COMMIT if commit else Outcome.ABORT, is_retry=is_retry)
+        case CommitAtOnce():
+            return _commit_at_once(metadata, event, is_retry=is_retry)
         case CompleteTransaction():
             return _complete_transaction(metadata, event, is_retry=is_retry)
         case TimedOut():
@@ -188,7 +191,7 @@ def _init_over_open_transaction(metadata: TransactionMetadata, event: InitProduc
     if metadata.round is not None:
         return _init_over_round(metadata, event)
     is_consistent = event.owner_outcome is Outcome.OPEN
-    ensure(is_consistent, "the owner of a producer's ongoing transaction is open", **story(metadata, event))
+    _ensure(is_consistent, "the owner of a producer's ongoing transaction is open", metadata, event)
     if metadata.prepared and event.keep_prepared:
         return _keep_prepared(metadata, event)
     ended, decide = _ended_by_fence(metadata, event.fresh_producer_id)
@@ -255,12 +258,14 @@ def _add(
     return Step(after, (CreateOwner(event.owner, after.producer, *touched),), after.producer)
 
 
-def _check_owner(metadata: TransactionMetadata, event: AddPartitions | AddOffsets, *, was_open: bool) -> None:
+def _check_owner(
+    metadata: TransactionMetadata, event: AddPartitions | AddOffsets | CommitAtOnce, *, was_open: bool
+) -> None:
     if metadata.round is not None:
-        ensure(event.owner == metadata.round, "a round owns what its participants write", **story(metadata, event))
+        _ensure(event.owner == metadata.round, "a round owns what its participants write", metadata, event)
     else:
         is_same = event.owner == metadata.owner
-        ensure(is_same == was_open, "each transaction has an owner of its own", **story(metadata, event))
+        _ensure(is_same == was_open, "each transaction has an owner of its own", metadata, event)
 
 
 def _prepare(metadata: TransactionMetadata, event: Prepare) -> Step:
@@ -305,7 +310,11 @@ A commit after someone else's abort (a time-out) is an invalid state until that 
 
 
 def _end_txn(
-    metadata: TransactionMetadata, event: EndTxn | CompleteTransaction | TimedOut, outcome: Outcome, *, is_retry: bool
+    metadata: TransactionMetadata,
+    event: EndTxn | CommitAtOnce | CompleteTransaction | TimedOut,
+    outcome: Outcome,
+    *,
+    is_retry: bool,
 ) -> Step:
     if metadata.state is TxnState.ONGOING:
         _refuse_for_round(metadata, event)
@@ -324,6 +333,16 @@ def _end_txn(
             raise InvalidTxnStateError(
                 "There is no open transaction to end this way", outcome=outcome, **story(metadata, event)
             )
+
+
+def _commit_at_once(metadata: TransactionMetadata, event: CommitAtOnce, *, is_retry: bool) -> Step:
+    if is_retry:
+        return _end_txn(metadata, event, Outcome.COMMIT, is_retry=True)
+    _ensure(metadata.state is not TxnState.ONGOING, "what is committed at once was not begun before", metadata, event)
+    _check_owner(metadata, event, was_open=False)
+    through = (TxnState.ONGOING, TxnState.PREPARE_COMMIT, TxnState.COMPLETE_COMMIT)
+    committed = moved_on(_completed(metadata), event.fresh_producer_id, *through, owner=event.owner)
+    return Step(committed, (), committed.producer)
 
 
 def _complete_transaction(metadata: TransactionMetadata, event: CompleteTransaction, *, is_retry: bool) -> Step:
@@ -408,6 +427,11 @@ def _refuse_for_round(metadata: TransactionMetadata, event: Event) -> None:
             "A micro-batch owns this transaction, and only its round can end it: abort the round instead",
             **story(metadata, event),
         )
+
+
+def _ensure(condition: bool, law: str, metadata: TransactionMetadata | None, event: Event) -> None:
+    if not condition:
+        ensure(False, law, **story(metadata, event))
 
 
 def _owner_of(metadata: TransactionMetadata) -> str:

@@ -85,6 +85,20 @@ class EndTxn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CommitAtOnce:
+    """Begin, commit and complete a transaction that consists of one append to one partition (one-phase commit).
+
+    Attributes:
+        owner: of the transaction; it has nothing to decide or to settle, so it gets no znode.
+    """
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    owner: str
+    fresh_producer_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompleteTransaction:
     """End the prepared transaction by the token from an external database: commit if the token names it, else abort.
 
@@ -125,7 +139,7 @@ class Expire:
     owner_outcome: Outcome | None
 
 
-Transactional = AddPartitions | AddOffsets | Prepare | EndTxn | CompleteTransaction | TimedOut
+Transactional = AddPartitions | AddOffsets | Prepare | EndTxn | CommitAtOnce | CompleteTransaction | TimedOut
 Event = InitProducerId | Transactional | Complete | Expire
 
 

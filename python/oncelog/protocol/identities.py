@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from oncelog.errors import InvalidProducerIdMappingError, ProducerFencedError
 from oncelog.protocol.coordinator_events import (
+    CommitAtOnce,
     CompleteTransaction,
     EndTxn,
     Event,
@@ -43,7 +44,7 @@ def check_identity(metadata: TransactionMetadata, given: ProducerIdAndEpoch, eve
     """
     if given == metadata.producer:
         return False
-    may_be_retried = isinstance(event, InitProducerId | EndTxn | CompleteTransaction | TimedOut)
+    may_be_retried = isinstance(event, InitProducerId | EndTxn | CommitAtOnce | CompleteTransaction | TimedOut)
     if given == metadata.last and may_be_retried and metadata.state is not TxnState.ONGOING:
         return True
     if given.producer_id != metadata.producer.producer_id and not isinstance(event, InitProducerId):
@@ -53,8 +54,14 @@ def check_identity(metadata: TransactionMetadata, given: ProducerIdAndEpoch, eve
     raise fenced(metadata, event)
 
 
-def moved_on(metadata: TransactionMetadata, fresh_producer_id: int | None, *states: TxnState) -> TransactionMetadata:
-    """Pass through `states` and take the next identity; the current one becomes the last."""
+def moved_on(
+    metadata: TransactionMetadata, fresh_producer_id: int | None, *states: TxnState, **changes: Any
+) -> TransactionMetadata:
+    """Pass through `states` and take the next identity; the current one becomes the last.
+
+    Args:
+        changes: of other fields.
+    """
     present = metadata.producer
     identity = next_identity(present, fresh_producer_id)
     return replace(
@@ -67,6 +74,7 @@ def moved_on(metadata: TransactionMetadata, fresh_producer_id: int | None, *stat
         next_producer_id=NO_PRODUCER_ID,
         next_epoch=NO_PRODUCER_EPOCH,
         prepared=False,
+        **changes,
     )
 
 

@@ -155,9 +155,9 @@ def after_append(
         entry = ProducerEntry(producer.epoch)
     window = (*entry.batches, AppendedBatch(base_sequence, count, base_offset))[-DEDUPE_WINDOW:]
     if entry.open_owner is None and owner is not None:
-        return replace(entry, batches=window, open_first_offset=base_offset, open_owner=owner)
+        return ProducerEntry(entry.epoch, window, base_offset, owner)
     ensure(entry.open_owner == owner, "an epoch names one transaction", owner=owner, open_owner=entry.open_owner)
-    return replace(entry, batches=window)
+    return ProducerEntry(entry.epoch, window, entry.open_first_offset, entry.open_owner)
 
 
 def after_marker(entry: ProducerEntry, owner: str) -> ProducerEntry:

@@ -48,16 +48,26 @@ class TransactionMetadata:
 
     def __post_init__(self) -> None:
         is_open, touched = self.state is TxnState.ONGOING, bool(self.partitions or self.pending_groups)
-        named = {"transactional_id": self.transactional_id, "state": self.state, "producer": str(self.producer)}
-        ensure(self.state not in PENDING_ONLY, "a pending state is never stored", **named)
-        ensure(self.producer_id >= 0, "a producer id is not negative", **named)
-        ensure(0 <= self.epoch <= MAX_PRODUCER_EPOCH, "an epoch is in range", **named)
-        ensure(self._goes_forward(), "an epoch is above the last one", last=str(self.last), **named)
-        ensure(not is_open or self.owner is not None, "an open transaction has an owner", **named)
-        ensure(not is_open or touched, "a transaction is open once it touched something", **named)
-        ensure(is_open or self.state in COMPLETIONS or not touched, "what is finished touches nothing", **named)
-        ensure(is_open or not self.prepared, "only an open transaction is prepared", **named)
-        ensure(self.prepared or self.next_epoch == NO_PRODUCER_EPOCH, "only a prepared transaction is kept", **named)
+        self._ensure(self.state not in PENDING_ONLY, "a pending state is never stored")
+        self._ensure(self.producer_id >= 0, "a producer id is not negative")
+        self._ensure(0 <= self.epoch <= MAX_PRODUCER_EPOCH, "an epoch is in range")
+        self._ensure(self._goes_forward(), "an epoch is above the last one")
+        self._ensure(not is_open or self.owner is not None, "an open transaction has an owner")
+        self._ensure(not is_open or touched, "a transaction is open once it touched something")
+        self._ensure(is_open or self.state in COMPLETIONS or not touched, "what is finished touches nothing")
+        self._ensure(is_open or not self.prepared, "only an open transaction is prepared")
+        self._ensure(self.prepared or self.next_epoch == NO_PRODUCER_EPOCH, "only a prepared transaction is kept")
+
+    def _ensure(self, condition: bool, law: str) -> None:
+        if not condition:
+            ensure(
+                False,
+                law,
+                transactional_id=self.transactional_id,
+                state=self.state,
+                producer=str(self.producer),
+                last=str(self.last),
+            )
 
     def _goes_forward(self) -> bool:
         last, now = self.last, self.producer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from oncelog.znodes import fields, paths
@@ -97,8 +98,9 @@ def encode_generation(generation: int) -> bytes:
     return paths.encode({"generation": generation})
 
 
+@lru_cache(maxsize=4)
 def decode_generation(data: bytes) -> int:
-    """Raises CorruptDataError, UnsupportedFormatError: see `paths.decode`."""
+    """The generation, which every append reads. Raises CorruptDataError, UnsupportedFormatError: see `paths.decode`."""
     return paths.decode(paths.GENERATION, data, lambda payload: fields.number(payload["generation"]))
 
 

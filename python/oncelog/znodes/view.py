@@ -145,7 +145,7 @@ class BufferedView:
         everything that the step read is unchanged. Then the znode is really missing, and it is not a race.
         """
         self._ensure_parents_stay()
-        versions = {path: stat.version for path, stat in self.read_set().items()}
+        versions = {path: znode.stat.version for path, znode in self._read.items() if znode is not None}
         sets = self._sets()
         return [
             *(Check(path, versions[path]) for path in versions if path not in sets and path not in self._deleted),

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +180,12 @@ def _reopened(path: Path, host_id: str | None, timing: Timing) -> SqliteZnodeSto
     return store
 
 
+KEYS_PER_SELECT = 500
+"""How many znodes one statement reads at most; SQLite allows 32,766 parameters in a statement."""
+
+_ZNODE_TYPES = (bytes, int, int, int, int, int)
+
+
 class _Reader:
     """`ports.ZnodeReader` over one connection."""
 
@@ -192,7 +200,13 @@ class _Reader:
         return _znode(rows[0]) if rows else None
 
     def get_many(self, paths: Iterable[str]) -> list[Znode | None]:
-        return [self.get(path) for path in paths]
+        keys = [split_path(path) for path in paths]
+        found: dict[Row, Znode] = {}
+        for start in range(0, len(keys), KEYS_PER_SELECT):
+            some = keys[start : start + KEYS_PER_SELECT]
+            rows = self._connection.rows(_select_of(len(some)), tuple(chain.from_iterable(some)))
+            found |= {row[:2]: _znode(row[2:]) for row in rows}
+        return [found.get(key) for key in keys]
 
     def children(self, path: str) -> list[str]:
         split_path(path)
@@ -208,10 +222,21 @@ class _Reader:
         return [(_name(row[0]), _znode(row[1:])) for row in rows]
 
 
+@cache
+def _select_of(count: int) -> str:
+    """The statement that reads so many znodes. SQLite would not use the index for `(parent, name) IN (VALUES ...)`."""
+    wanted = ", ".join(["(?, ?)"] * count)
+    return (
+        f"WITH wanted (parent, name) AS (VALUES {wanted}) "
+        "SELECT parent, name, data, czxid, mzxid, ctime_ms, mtime_ms, version "
+        "FROM wanted CROSS JOIN znodes USING (parent, name)"
+    )
+
+
 def _znode(row: Row) -> Znode:
-    data, *numbers = row
-    if type(data) is not bytes or not all(type(number) is int for number in numbers):
+    if tuple(map(type, row)) != _ZNODE_TYPES:
         raise _damaged()
+    data, *numbers = row
     return Znode(data, Stat(*numbers))
 
 
@@ -257,21 +282,22 @@ def _apply_one(connection: StoreConnection, op: Op, zxid: int, now_ms: int) -> R
                 (data, zxid, now_ms, *key, version),
             )
             return None if changed else _refusal(connection, key, version)
-        case Create(path, data):
-            if path != ROOT and not _exists(connection, split_path(key[0])):
-                return Refusal.NO_NODE
+        case Create(_, data):
             created = connection.change(
-                "INSERT OR IGNORE INTO znodes VALUES (?, ?, ?, ?, ?, ?, ?, 0)",
-                (*key, data, zxid, zxid, now_ms, now_ms),
+                "INSERT OR IGNORE INTO znodes SELECT ?, ?, ?, ?, ?, ?, ?, 0 "
+                "WHERE EXISTS (SELECT 1 FROM znodes WHERE parent = ? AND name = ?)",
+                (*key, data, zxid, zxid, now_ms, now_ms, *split_path(key[0] or ROOT)),
             )
-            return None if created else Refusal.NODE_EXISTS
+            if created:
+                return None
+            return Refusal.NODE_EXISTS if _refusal(connection, key, ANY_VERSION) is None else Refusal.NO_NODE
         case Delete(path, version):
-            refusal = _refusal(connection, key, version)
-            if refusal is None and connection.rows("SELECT 1 FROM znodes WHERE parent = ? LIMIT 1", (path,)):
-                return Refusal.NOT_EMPTY
-            if refusal is None:
-                connection.change("DELETE FROM znodes WHERE parent = ? AND name = ?", key)
-            return refusal
+            deleted = connection.change(
+                "DELETE FROM znodes WHERE parent = ? AND name = ? AND ? IN (version, -1) "
+                "AND NOT EXISTS (SELECT 1 FROM znodes WHERE parent = ?)",
+                (*key, version, path),
+            )
+            return None if deleted else _refusal(connection, key, version) or Refusal.NOT_EMPTY
 
 
 def _refusal(connection: StoreConnection, key: tuple[str, str], version: int) -> Refusal | None:
@@ -279,7 +305,3 @@ def _refusal(connection: StoreConnection, key: tuple[str, str], version: int) ->
     if not rows:
         return Refusal.NO_NODE
     return None if version in (ANY_VERSION, rows[0][0]) else Refusal.BAD_VERSION
-
-
-def _exists(connection: StoreConnection, key: tuple[str, str]) -> bool:
-    return bool(connection.rows("SELECT 1 FROM znodes WHERE parent = ? AND name = ?", key))

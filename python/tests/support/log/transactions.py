@@ -14,6 +14,7 @@ from oncelog.protocol.coordinator_core import step
 from oncelog.protocol.coordinator_events import (
     AddOffsets,
     AddPartitions,
+    CommitAtOnce,
     Complete,
     CompleteTransaction,
     CreateOwner,
@@ -159,6 +160,9 @@ class World:
 
     def commit(self, producer: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
         return self.do(EndTxn(transactional_id=ID, producer=producer, commit=True))
+
+    def commit_at_once(self, producer: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
+        return self.do(CommitAtOnce(transactional_id=ID, producer=producer, owner=owner_of(producer)))
 
     def abort(self, producer: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
         return self.do(EndTxn(transactional_id=ID, producer=producer, commit=False))

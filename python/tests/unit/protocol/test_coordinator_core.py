@@ -193,6 +193,49 @@ def test_completion_never_guesses_what_a_round_decided(outcome: Outcome | None) 
     assert step(world.metadata, Complete(transactional_id=ID, owner_outcome=outcome)).metadata is world.metadata
 
 
+# At once -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        TxnState.EMPTY,
+        TxnState.PREPARE_COMMIT,
+        TxnState.PREPARE_ABORT,
+        TxnState.COMPLETE_COMMIT,
+        TxnState.COMPLETE_ABORT,
+    ],
+)
+@pytest.mark.parametrize("epoch", [5, 32766])
+def test_a_commit_at_once_leaves_what_its_three_steps_leave_and_writes_no_owner(state: TxnState, epoch: int) -> None:
+    at_once, by_steps = World(stored(state, epoch)), World(stored(state, epoch))
+    producer = at_once.known.producer
+
+    answer = at_once.commit_at_once(producer)
+    assert at_once.instructions == ()
+    by_steps.add(producer)
+    by_steps.commit(producer)
+
+    assert answer == by_steps.complete()
+    assert at_once.metadata == by_steps.metadata
+
+
+def test_a_transaction_that_was_begun_is_not_committed_at_once() -> None:
+    world = World()
+    producer = world.init()
+    world.add(producer)
+
+    with pytest.raises(InvariantViolation, match="was not begun before"):
+        world.commit_at_once(producer)
+
+
+def test_a_participant_of_a_round_commits_nothing_at_once() -> None:
+    world = World(stored(TxnState.EMPTY, round=ROUND))
+
+    with pytest.raises(InvariantViolation, match="a round owns what its participants write"):
+        world.commit_at_once(PRODUCER)
+
+
 # Fresh producer ids --------------------------------------------------------------------------------------------------
 
 
