@@ -1,30 +1,107 @@
-"""``oncelog kafka ui`` beside a real broker: what holds its readers back."""
+"""``oncelog kafka ui`` beside a real broker: what holds its readers back, and the command that ends it."""
 
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
+import shlex
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any
+from urllib.parse import quote
 from urllib.request import urlopen
 
 import pytest
 
+from oncelog_kafka.brokers import KafkaRequests
+from planted_hangs import UNGUARDED, World
 from tests.support.harness.waiting import until
 from tests.support.log.shell import serving
-from tests.support.servers.kafka import KafkaBroker, Transaction
+from tests.support.servers.kafka import KafkaBroker, Transaction, fresh_name, running_broker, send
+
+pytestmark = pytest.mark.programs
 
 
-@pytest.mark.programs
-def test_the_page_of_a_cluster_names_who_holds_a_topic_back(kafka: KafkaBroker, topic: str) -> None:
+class Looked:
+    """The page of a cluster, as a program reads it."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def page(self, wanted: str = "") -> Any:
+        with urlopen(f"{self._url}snapshot.json?filter={quote(wanted)}") as answer:
+            return json.load(answer)
+
+    def rows(self, title: str, wanted: str) -> list[list[Any]]:
+        return [row for table in self.page(wanted)["tables"] if table["title"] == title for row in table["rows"]]
+
+
+@contextmanager
+def looked_at(broker: KafkaBroker, *options: str) -> Iterator[Looked]:
+    with serving("kafka", "--brokers", broker.address, "ui", "--listen", "127.0.0.1:0", *options) as (_, url):
+        yield Looked(url)
+
+
+def test_the_page_of_a_cluster_names_who_holds_a_partition_back_and_for_how_long(
+    kafka: KafkaBroker, topic: str
+) -> None:
+    group = fresh_name("readers")
+    Transaction(kafka).send(topic, "a", "b").stage(group, topic, 1).commit()
     open_one = Transaction(kafka).send(topic, "held")
     with ExitStack() as stack:
         stack.callback(open_one.abort)
-        _, url = stack.enter_context(serving("kafka", "--brokers", kafka.address, "ui", "--listen", "127.0.0.1:0"))
+        looked = stack.enter_context(looked_at(kafka))
 
-        def holding() -> list[list[object]]:
-            with urlopen(f"{url}snapshot.json?filter={topic}") as answer:
-                page = json.load(answer)
-            assert page["place"] == kafka.address
-            return [row for table in page["tables"] if table["title"] == "Transactions" for row in table["rows"]]
+        (row,) = until(lambda: looked.rows("Transactions", topic))
+        assert (row[0], row[1], row[4]) == (open_one.transactional_id, "open", f"{topic}-0")
+        held, free = looked.rows("Partitions", topic)
+        assert held[:4] == [f"{topic}-0", 3, 4, open_one.transactional_id]
+        assert held[4] >= 0
+        assert free == [f"{topic}-1", 0, 0, "", None]
+        ((name, partitions, lag, lags),) = looked.rows("Groups", group)
+        assert (name, partitions, lag, lags[0]) == (group, 1, 2, 2)  # to the last stable offset, behind a marker
+        assert looked.page()["place"] == kafka.address
 
-        (row,) = until(holding)
-        assert (row[1], row[4]) == ("open", f"{topic}-0")
+
+def test_only_named_topics_and_groups_are_read_beside_what_is_held(kafka: KafkaBroker, topic: str) -> None:
+    other, groups = kafka.create_topic(fresh_name("other")), [fresh_name("readers"), fresh_name("readers")]
+    for group in groups:
+        Transaction(kafka).send(topic, "a").stage(group, topic, 1).commit()
+    open_one = Transaction(kafka).send(topic, "held", partition=1)
+    with ExitStack() as stack:
+        stack.callback(open_one.abort)
+        looked = stack.enter_context(looked_at(kafka, "--topic", other, "--group", groups[0]))
+
+        rows = until(lambda: looked.rows("Partitions", ""))
+        assert {f"{topic}-1", f"{other}-0"} <= {row[0] for row in rows}
+        assert f"{topic}-0" not in {row[0] for row in rows}
+        assert [row[0] for row in looked.rows("Groups", "")] == groups[:1]
+
+
+@pytest.fixture(scope="module")
+def unguarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with (
+        running_broker(tmp_path_factory.mktemp("kafka"), settings=UNGUARDED) as broker,
+        closing(KafkaRequests({"bootstrap_servers": broker.address})) as requests,
+    ):
+        yield World(broker, 2, requests)
+
+
+def test_what_nobody_ends_is_a_trouble_until_its_command_was_run(unguarded: World) -> None:
+    who = unguarded.leave_open("lost")
+    send(unguarded.broker, unguarded.topic, "behind", partition=1)
+    with looked_at(unguarded.broker) as looked:
+
+        def troubles() -> list[Any]:
+            return [one for one in looked.page()["troubles"] if unguarded.place in one["who"]]
+
+        (trouble,) = until(troubles)
+        assert trouble["who"] == f"{who.transactional_id} in {unguarded.place}"
+        assert "left this partition's marker out" in trouble["what"]
+        command = shlex.split(trouble["command"])
+        assert command[:2] == ["oncelog", "kafka"]
+        assert looked.rows("Partitions", unguarded.place)[0][1:4] == [0, 2, trouble["who"]]
+
+        assert unguarded.ask(*command[2:], says="y\n").exit_code == 0
+
+        until(lambda: not troubles())
+        assert sorted(unguarded.values()) == ["behind", "lost", "seen"]

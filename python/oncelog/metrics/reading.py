@@ -21,10 +21,13 @@ class Holder:
         kind: ``transaction`` or ``round``.
         name: the transactional id, or the prefix of the round's sink.
         number: of the round; None for a transaction.
-        state: open, overdue (open beyond the time-out), prepared or decided.
+        state: open, overdue (open beyond the time-out), prepared, decided or hanging (over at its coordinator, and open
+            in its one partition).
         partitions: those that it wrote to.
         groups: those whose offsets it holds.
         can_abort: whether ``txn abort`` takes its id; Kafka's takes the prefix of a sink.
+        fate: of one that hangs: committed, aborted, running or unknown, as ``txn find-hanging`` says it.
+        why: that is known, in words.
     """
 
     kind: str
@@ -36,6 +39,8 @@ class Holder:
     partitions: tuple[str, ...]
     groups: tuple[str, ...]
     can_abort: bool = True
+    fate: str = ""
+    why: str = ""
 
 
 class Reading:
@@ -44,11 +49,13 @@ class Reading:
     Attributes:
         holders: who holds data or offsets.
         queries: ids of the queries that ledgers belong to, by target and prefix.
+        notes: what the values of a table leave out, by its title on the page.
     """
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
         self.holders: list[Holder] = []
         self.queries: dict[Labels, str] = {}
+        self.notes: dict[str, str] = {}
         self._values: dict[Metric, dict[Labels, float]] = {metric: {} for metric in metrics}
 
     @property

@@ -14,6 +14,9 @@ from oncelog.ui.watching import Watcher, batch_states
 
 ROWS_SHOWN: Final = 100
 
+IN_LOG: Final = ("partition", "start", "stable to", "end", "held by", "held for")
+IN_KAFKA: Final = ("partition", "stable to", "high watermark", "held by", "held for")
+
 Row = list[Any]
 
 
@@ -38,21 +41,23 @@ def view(watcher: Watcher, commands: Commands, place: str, wanted: str = "") -> 
     page["troubles"] = [asdict(one) for one in troubles[:ROWS_SHOWN]]
     page["troubles_total"] = len(troubles)
     ids = reading.values.get(c.TRANSACTIONAL_IDS, {}).get(NO_LABELS)
-    note = "" if ids is None else f"The log keeps {ids:.0f} transactional ids; those with undecided data are shown."
+    kept = "" if ids is None else f"The log keeps {ids:.0f} transactional ids; those with undecided data are shown."
+    notes = {"Transactions": kept, **reading.notes}
     transactions = [_holder(one) for one in _by_age(reading, "transaction")]
     rounds = [_holder(one) for one in _by_age(reading, "round")]
-    page["tables"] = [
-        _table("Partitions", ("partition", "start", "stable to", "end", "held by"), _partitions(reading), wanted),
-        _table("Transactions", ("id", "state", "age", "time-out", "holds"), transactions, wanted, note),
-        _table("Rounds", ("sink", "state", "age", "time-out", "holds"), rounds, wanted),
-        _table("Sinks", ("prefix", "target", "query", "last batch", "round", "state"), _sinks(reading), wanted),
-        _table("Groups", ("group", "partitions", "lag", "lag over time"), _groups(watcher, reading), wanted),
-        _table("Decisions", ("time", "what"), [[at_ms, what] for at_ms, what in events], wanted),
+    tables = [
+        ("Partitions", IN_LOG if c.LOG_START in reading.values else IN_KAFKA, _partitions(reading)),
+        ("Transactions", ("id", "state", "age", "time-out", "holds"), transactions),
+        ("Rounds", ("sink", "state", "age", "time-out", "holds"), rounds),
+        ("Sinks", ("prefix", "target", "query", "last batch", "round", "state"), _sinks(reading)),
+        ("Groups", ("group", "partitions", "lag", "lag over time"), _groups(watcher, reading)),
+        ("Decisions", ("time", "what"), [[at_ms, what] for at_ms, what in events]),
     ]
+    page["tables"] = [_table(*table, wanted, notes.get(table[0], "")) for table in tables]
     return page
 
 
-def _table(title: str, columns: tuple[str, ...], rows: list[Row], wanted: str, note: str = "") -> dict[str, Any]:
+def _table(title: str, columns: tuple[str, ...], rows: list[Row], wanted: str, note: str) -> dict[str, Any]:
     needle = wanted.casefold()
     found = [row for row in rows if needle in " ".join(map(str, row)).casefold()] if needle else rows
     shown = {"total": len(rows), "matching": len(found), "rows": found[:ROWS_SHOWN]}
@@ -61,21 +66,25 @@ def _table(title: str, columns: tuple[str, ...], rows: list[Row], wanted: str, n
 
 def _partitions(reading: Reading) -> list[Row]:
     """Those that are held first, and by how much."""
-    holders: dict[str, list[str]] = {}
+    holders: dict[str, list[Holder]] = {}
     for one in reading.holders:
         for partition in one.partitions:
-            holders.setdefault(partition, []).append(label(one))
+            holders.setdefault(partition, []).append(one)
     rows: list[tuple[tuple[float, str, int], Row]] = []
     for where, stable in reading.values.get(c.LAST_STABLE, {}).items():
         topic, number = where
         name = f"{topic}-{number}"
-        start, end = (_value(reading, metric, *where) or 0 for metric in (c.LOG_START, c.LOG_END))
-        rows.append(((stable - end, topic, int(number)), [name, start, stable, end, _few(holders.get(name, []))]))
+        start = [_value(reading, c.LOG_START, *where)] if c.LOG_START in reading.values else []
+        end = _value(reading, c.LOG_END, *where) or 0
+        holding = holders.get(name, [])
+        oldest = max((one.age_seconds for one in holding), default=None)
+        row = [name, *start, stable, end, _few(map(label, holding)), oldest]
+        rows.append(((stable - end, topic, int(number)), row))
     return [row for _, row in sorted(rows, key=lambda one: one[0])]
 
 
 def _by_age(reading: Reading, kind: str) -> list[Holder]:
-    quiet = {"overdue": 0, "prepared": 1, "open": 1}
+    quiet = {"hanging": 0, "overdue": 0, "prepared": 1, "open": 1}
     found = [one for one in reading.holders if one.kind == kind]
     return sorted(found, key=lambda one: (quiet.get(one.state, 2), -one.age_seconds))
 

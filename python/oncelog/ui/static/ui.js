@@ -2,7 +2,7 @@
 "use strict";
 
 const SVG = "http://www.w3.org/2000/svg";
-const AGES = new Set(["age", "time-out"]);
+const AGES = new Set(["age", "time-out", "held for"]);
 const byId = (id) => document.getElementById(id);
 const drawn = new Map();
 let newest = null;
