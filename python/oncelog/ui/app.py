@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import hmac
 import json
+import re
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -54,6 +55,10 @@ HEADERS: Final = {
 }
 
 
+HOST: Final = re.compile(r"(\[(?P<ipv6>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(:[0-9]*)?")
+"""What a request names as its host, with the port or without it."""
+
+
 class Door:
     """Lets in who may look, and gives each answer the headers that keep a browser from loading anything else.
 
@@ -90,8 +95,8 @@ class Door:
 
     def _may_enter(self, request: Request) -> bool:
         if self._token is None:
-            host = request.headers.get("host", "").rpartition(":")[0] or request.headers.get("host", "")
-            return Address(host.strip("[]").lower(), 0).is_loopback
+            named = HOST.fullmatch(request.headers.get("host", "").lower())
+            return named is not None and Address(named["ipv6"] or named["name"], 0).is_loopback
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self._is_token(given.strip()):
             return True
