@@ -12,6 +12,9 @@ Labels = tuple[str, ...]
 
 NO_LABELS: Final[Labels] = ()
 
+Step = tuple[str, int | None, int]
+"""A step that began a round: the query, its batch, and the step's zxid, which many rounds of a copied store share."""
+
 
 @dataclass(frozen=True, slots=True)
 class Holder:
@@ -49,12 +52,15 @@ class Reading:
     Attributes:
         holders: who holds data or offsets.
         queries: ids of the queries that ledgers belong to, by target and prefix.
+        steps: the step that began the newest round of each ledger, by target and prefix. Rounds that one step began are
+            decided by one, too: see `oncelog.spark.together`.
         notes: what the values of a table leave out, by its title on the page.
     """
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
         self.holders: list[Holder] = []
         self.queries: dict[Labels, str] = {}
+        self.steps: dict[Labels, Step] = {}
         self.notes: dict[str, str] = {}
         self._values: dict[Metric, dict[Labels, float]] = {metric: {} for metric in metrics}
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from oncelog.metrics import catalogue as c
 from oncelog.metrics.catalogue import Metric
-from oncelog.metrics.reading import NO_LABELS, Holder, Reading
+from oncelog.metrics.reading import NO_LABELS, Holder, Labels, Reading
 from oncelog.ui.troubles import Commands, find_troubles, label
 from oncelog.ui.watching import Watcher, batch_states
 
@@ -46,22 +47,47 @@ def view(watcher: Watcher, commands: Commands, place: str, wanted: str = "") -> 
     transactions = [_holder(one) for one in _by_age(reading, "transaction")]
     rounds = [_holder(one) for one in _by_age(reading, "round")]
     tables = [
-        ("Partitions", IN_LOG if c.LOG_START in reading.values else IN_KAFKA, _partitions(reading)),
-        ("Transactions", ("id", "state", "age", "time-out", "holds"), transactions),
-        ("Rounds", ("sink", "state", "age", "time-out", "holds"), rounds),
-        ("Sinks", ("prefix", "target", "query", "last batch", "round", "state"), _sinks(reading)),
-        ("Groups", ("group", "partitions", "lag", "lag over time"), _groups(watcher, reading)),
-        ("Decisions", ("time", "what"), [[at_ms, what] for at_ms, what in events]),
+        Table("Partitions", IN_LOG if c.LOG_START in reading.values else IN_KAFKA, _partitions(reading)),
+        Table("Transactions", ("id", "state", "age", "time-out", "holds"), transactions),
+        Table("Rounds", ("sink", "state", "age", "time-out", "holds"), rounds),
+        _sinks(reading),
+        Table("Groups", ("group", "partitions", "lag", "lag over time"), _groups(watcher, reading)),
+        Table("Decisions", ("time", "what"), [[at_ms, what] for at_ms, what in events]),
     ]
-    page["tables"] = [_table(*table, wanted, notes.get(table[0], "")) for table in tables]
+    page["tables"] = [_shown(one, notes.get(one.title, ""), wanted) for one in tables]
     return page
 
 
-def _table(title: str, columns: tuple[str, ...], rows: list[Row], wanted: str, note: str) -> dict[str, Any]:
+class Table(NamedTuple):
+    """A table of the page.
+
+    Attributes:
+        parts: the rows that a row unfolds to, for each row; or nothing, if none does.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[Row]
+    parts: Sequence[list[Row]] = ()
+
+
+def _shown(table: Table, note: str, wanted: str) -> dict[str, Any]:
     needle = wanted.casefold()
-    found = [row for row in rows if needle in " ".join(map(str, row)).casefold()] if needle else rows
-    shown = {"total": len(rows), "matching": len(found), "rows": found[:ROWS_SHOWN]}
-    return {"title": title, "columns": columns, "note": note, **shown}
+    found = [
+        (row, parts)
+        for row, parts in zip(table.rows, table.parts or [[]] * len(table.rows), strict=True)
+        if not needle or any(needle in " ".join(map(str, one)).casefold() for one in (row, *parts))
+    ]
+    shown = found[:ROWS_SHOWN]
+    return {
+        "title": table.title,
+        "columns": table.columns,
+        "note": note,
+        "total": len(table.rows),
+        "matching": len(found),
+        "rows": [row for row, _ in shown],
+        "parts": [parts for _, parts in shown] if table.parts else [],
+    }
 
 
 def _partitions(reading: Reading) -> list[Row]:
@@ -93,20 +119,44 @@ def _holder(one: Holder) -> Row:
     return [label(one), one.state, one.age_seconds, one.timeout_seconds, _few([*one.partitions, *one.groups])]
 
 
-def _sinks(reading: Reading) -> list[Row]:
-    order = ("undecided", "decided", "aborted", "visible")
-    states = sorted(batch_states(reading).items(), key=lambda one: (order.index(one[1]), one[0]))
+STATES: Final = ("undecided", "decided", "aborted", "visible")
+"""Of batches, those first that an operator looks for."""
+
+
+def _sinks(reading: Reading) -> Table:
+    """Sinks with one decision are one row, and unfold to each."""
+    decisions: dict[object, list[Labels]] = {}
+    states = batch_states(reading)
+    for ledger in sorted(states, key=lambda one: (STATES.index(states[one]), one[1], one[0])):
+        decisions.setdefault(reading.steps.get(ledger, ledger), []).append(ledger)
+    parts = [[_sink(reading, one, states[one]) for one in ledgers] for ledgers in decisions.values()]
+    rows = [found[0] if len(found) == 1 else _together(found) for found in parts]
+    columns = ("prefix", "target", "query", "last batch", "round", "state")
+    return Table("Sinks", columns, rows, [found if len(found) > 1 else [] for found in parts])
+
+
+def _sink(reading: Reading, ledger: Labels, state: str) -> Row:
+    target, prefix = ledger
+    query = reading.queries.get(ledger, "")
     return [
-        [
-            prefix,
-            target,
-            reading.queries.get((target, prefix), ""),
-            _value(reading, c.BATCH_LAST, target, prefix),
-            _value(reading, c.BATCH_ROUND, target, prefix),
-            state,
-        ]
-        for (target, prefix), state in states
+        prefix,
+        target,
+        query,
+        _value(reading, c.BATCH_LAST, *ledger),
+        _value(reading, c.BATCH_ROUND, *ledger),
+        state,
     ]
+
+
+def _together(rows: Sequence[Row]) -> Row:
+    """What all say, and of what they do not, how many say what."""
+    prefixes, targets, queries, batches, rounds, states = (
+        list(dict.fromkeys(column)) for column in zip(*rows, strict=True)
+    )
+    counts = Counter(row[-1] for row in rows)
+    state = states[0] if len(states) == 1 else ", ".join(f"{one} in {count}" for one, count in counts.items())
+    common = [one[0] if len(one) == 1 else None for one in (batches, rounds)]
+    return [_few(prefixes), _few(sorted(targets)), queries[0], *common, state]
 
 
 def _groups(watcher: Watcher, reading: Reading) -> list[Row]:
