@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from oncelog.cli.shell import Settings
-from oncelog.cli.ui import listen_option, place_options, serve, token_option
+from oncelog.cli.ui import driver_option, listen_option, place_options, serve, token_option
 from oncelog.ui.troubles import Commands
 from oncelog_kafka import repair
 from oncelog_kafka.admin_settings import JavaClient
@@ -29,11 +29,17 @@ from oncelog_kafka.ui_source import ClusterSource, HangSearch, Offsets
 @click.command(cls=ClusterCommand, example="oncelog kafka --brokers h1:9092 ui --listen 127.0.0.1:9466")
 @listen_option
 @token_option
+@driver_option
 @click.option("--topic", "topics", multiple=True, help="Only this topic, and what is held; may be repeated.")
 @click.option("--group", "groups", multiple=True, help="Only this group; may be repeated.")
 @click.pass_obj
 def ui(
-    settings: Settings, listen: str, token_file: Path | None, topics: tuple[str, ...], groups: tuple[str, ...]
+    settings: Settings,
+    listen: str,
+    token_file: Path | None,
+    drivers: tuple[str, ...],
+    topics: tuple[str, ...],
+    groups: tuple[str, ...],
 ) -> None:
     """Serve a page of what stands still, and what mends it.
 
@@ -44,7 +50,8 @@ def ui(
     topic = named_ledger_topic()
     if topic is not None:
         place += ["--ledger-topic", topic]
-    serve(settings, _source_opener(settings, topics, groups), Commands(place, ("kafka",)), listen, token_file)
+    opening = _source_opener(settings, topics, groups)
+    serve(settings, opening, Commands(place, ("kafka",)), listen, token_file, drivers)
 
 
 def _source_opener(settings: Settings, topics: Collection[str], groups: Collection[str]) -> Callable[[], ClusterSource]:

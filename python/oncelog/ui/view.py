@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final, NamedTuple
 
 from oncelog.metrics import catalogue as c
 from oncelog.metrics.catalogue import Metric
 from oncelog.metrics.reading import NO_LABELS, Holder, Labels, Reading
-from oncelog.ui.troubles import Commands, find_troubles, label
+from oncelog.ui.tables import ROWS_SHOWN, Row, Table, few, shown
+from oncelog.ui.troubles import Commands, Trouble, find_troubles, label
 from oncelog.ui.watching import Watcher, batch_states
-
-ROWS_SHOWN: Final = 100
 
 IN_LOG: Final = ("partition", "start", "stable to", "end", "held by", "held for")
 IN_KAFKA: Final = ("partition", "stable to", "high watermark", "held by", "held for")
 
-Row = list[Any]
+
+class Told(NamedTuple):
+    """What drivers say of their queries."""
+
+    troubles: Sequence[Trouble]
+    table: Table
 
 
-def view(watcher: Watcher, commands: Commands, place: str, wanted: str = "") -> dict[str, Any]:
+def view(
+    watcher: Watcher, commands: Commands, place: str, wanted: str = "", told: Told | None = None
+) -> dict[str, Any]:
     """The page.
 
     Args:
         place: what is watched, as its heading says.
         wanted: only rows of the tables that have this text, in upper or lower case. Troubles are always shown.
+        told: None if no driver is asked.
     """
     reading, events = watcher.reading, list(watcher.history.events)
     page: dict[str, Any] = {
@@ -38,7 +45,7 @@ def view(watcher: Watcher, commands: Commands, place: str, wanted: str = "") -> 
     }
     if reading is None:
         return page
-    troubles = find_troubles(reading, commands)
+    troubles = [*(told.troubles if told else ()), *find_troubles(reading, commands)]
     page["troubles"] = [asdict(one) for one in troubles[:ROWS_SHOWN]]
     page["troubles_total"] = len(troubles)
     ids = reading.values.get(c.TRANSACTIONAL_IDS, {}).get(NO_LABELS)
@@ -51,43 +58,12 @@ def view(watcher: Watcher, commands: Commands, place: str, wanted: str = "") -> 
         Table("Transactions", ("id", "state", "age", "time-out", "holds"), transactions),
         Table("Rounds", ("sink", "state", "age", "time-out", "holds"), rounds),
         _sinks(reading),
+        *([told.table] if told else ()),
         Table("Groups", ("group", "partitions", "lag", "lag over time"), _groups(watcher, reading)),
         Table("Decisions", ("time", "what"), [[at_ms, what] for at_ms, what in events]),
     ]
-    page["tables"] = [_shown(one, notes.get(one.title, ""), wanted) for one in tables]
+    page["tables"] = [shown(one, notes.get(one.title, ""), wanted) for one in tables]
     return page
-
-
-class Table(NamedTuple):
-    """A table of the page.
-
-    Attributes:
-        parts: the rows that a row unfolds to, for each row; or nothing, if none does.
-    """
-
-    title: str
-    columns: tuple[str, ...]
-    rows: list[Row]
-    parts: Sequence[list[Row]] = ()
-
-
-def _shown(table: Table, note: str, wanted: str) -> dict[str, Any]:
-    needle = wanted.casefold()
-    found = [
-        (row, parts)
-        for row, parts in zip(table.rows, table.parts or [[]] * len(table.rows), strict=True)
-        if not needle or any(needle in " ".join(map(str, one)).casefold() for one in (row, *parts))
-    ]
-    shown = found[:ROWS_SHOWN]
-    return {
-        "title": table.title,
-        "columns": table.columns,
-        "note": note,
-        "total": len(table.rows),
-        "matching": len(found),
-        "rows": [row for row, _ in shown],
-        "parts": [parts for _, parts in shown] if table.parts else [],
-    }
 
 
 def _partitions(reading: Reading) -> list[Row]:
@@ -104,7 +80,7 @@ def _partitions(reading: Reading) -> list[Row]:
         end = _value(reading, c.LOG_END, *where) or 0
         holding = holders.get(name, [])
         oldest = max((one.age_seconds for one in holding), default=None)
-        row = [name, *start, stable, end, _few(map(label, holding)), oldest]
+        row = [name, *start, stable, end, few(map(label, holding)), oldest]
         rows.append(((stable - end, topic, int(number)), row))
     return [row for _, row in sorted(rows, key=lambda one: one[0])]
 
@@ -116,7 +92,7 @@ def _by_age(reading: Reading, kind: str) -> list[Holder]:
 
 
 def _holder(one: Holder) -> Row:
-    return [label(one), one.state, one.age_seconds, one.timeout_seconds, _few([*one.partitions, *one.groups])]
+    return [label(one), one.state, one.age_seconds, one.timeout_seconds, few([*one.partitions, *one.groups])]
 
 
 STATES: Final = ("undecided", "decided", "aborted", "visible")
@@ -156,7 +132,7 @@ def _together(rows: Sequence[Row]) -> Row:
     counts = Counter(row[-1] for row in rows)
     state = states[0] if len(states) == 1 else ", ".join(f"{one} in {count}" for one, count in counts.items())
     common = [one[0] if len(one) == 1 else None for one in (batches, rounds)]
-    return [_few(prefixes), _few(sorted(targets)), queries[0], *common, state]
+    return [few(prefixes), few(sorted(targets)), queries[0], *common, state]
 
 
 def _groups(watcher: Watcher, reading: Reading) -> list[Row]:
@@ -170,9 +146,3 @@ def _groups(watcher: Watcher, reading: Reading) -> list[Row]:
 
 def _value(reading: Reading, metric: Metric, *labels: str) -> float | None:
     return reading.values.get(metric, {}).get(labels)
-
-
-def _few(names: Iterable[str]) -> str:
-    """Some names, and how many more there are: a transaction may hold thousands of partitions."""
-    found = list(names)
-    return ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")

@@ -3,6 +3,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const AGES = new Set(["age", "time-out", "held for"]);
+const TIMES = new Set(["time", "last report"]);
 const byId = (id) => document.getElementById(id);
 const drawn = new Map();
 const unfolded = new Set();
@@ -55,7 +56,7 @@ function cell(value, column) {
 
 function shown(value, column) {
     if (value === null || value === "") return "–";
-    if (column === "time") return new Date(value).toLocaleTimeString();
+    if (TIMES.has(column)) return new Date(value).toLocaleTimeString();
     if (AGES.has(column)) return age(value);
     return typeof value === "number" ? value.toLocaleString("en") : value;
 }

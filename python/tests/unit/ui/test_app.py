@@ -203,9 +203,9 @@ def test_an_address_that_others_reach_needs_a_token(host: str, token: str | None
 def test_all_who_look_at_the_same_share_one_page_until_the_next_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[str] = []
 
-    def counted(watcher: Watcher, commands: Commands, place: str, wanted: str) -> dict[str, Any]:
+    def counted(watcher: Watcher, commands: Commands, place: str, wanted: str, told: None) -> dict[str, Any]:
         drawn.append(wanted)
-        return view(watcher, commands, place, wanted)
+        return view(watcher, commands, place, wanted, told)
 
     monkeypatch.setattr(app, "view", counted)
     seconds, walls = count(0, UNSEEN_SECONDS), count(1)

@@ -11,8 +11,9 @@ import pytest
 from oncelog.errors import RetriableError
 from oncelog.metrics import catalogue as c
 from oncelog.metrics.reading import Holder, Reading
+from oncelog.ui.tables import ROWS_SHOWN
 from oncelog.ui.troubles import Commands, find_troubles
-from oncelog.ui.view import ROWS_SHOWN, view
+from oncelog.ui.view import view
 from oncelog.ui.watching import LOOKED_AT_SECONDS, UNSEEN_SECONDS, Watcher
 
 COMMANDS = Commands(("--path", "/data/log"))
