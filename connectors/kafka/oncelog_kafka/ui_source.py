@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from oncelog.metrics import catalogue as c
 from oncelog.metrics.catalogue import Metric
 from oncelog.metrics.reading import Holder, Reading
-from oncelog_kafka.brokers.overview import Ends, KafkaOverview
+from oncelog_kafka.brokers.overview import Ends
 from oncelog_kafka.hanging import Hang
 from oncelog_kafka.metrics import CLUSTER, SINKS, KafkaSource
 from oncelog_kafka.participants import token_group_prefix
@@ -28,6 +28,18 @@ SEARCH_SECONDS: Final = 5.0
 """How long readers of a partition must have stood still before its leader is asked by whom."""
 
 TopicPartition = tuple[str, int]
+
+
+class Overview(Protocol):
+    """A whole cluster; see `brokers.overview.KafkaOverview`."""
+
+    def leaders(self) -> dict[TopicPartition, int]: ...
+
+    def ends(self, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, Ends]: ...
+
+    def groups(self) -> list[str]: ...
+
+    def committed(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, int]]: ...
 
 
 class HangSearch:
@@ -72,7 +84,7 @@ class Offsets:
         topics, groups: only those of these names; all if there are none.
     """
 
-    overview: KafkaOverview
+    overview: Overview
     search: HangSearch
     topics: Collection[str] = ()
     groups: Collection[str] = ()

@@ -11,11 +11,15 @@ from urllib.parse import quote
 from urllib.request import urlopen
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
+from playwright.sync_api import expect
 
 from oncelog_kafka.brokers import KafkaRequests
 from planted_hangs import UNGUARDED, World
+from tests.support.harness.browser import DESK, PHONE, accessibility_problems, cut_off, require_chromium, running
 from tests.support.harness.waiting import until
 from tests.support.log.shell import serving
+from tests.support.log.ui import HOSTILE, HOSTILE_SHOWN, take_picture
 from tests.support.servers.kafka import KafkaBroker, Transaction, fresh_name, running_broker, send
 
 pytestmark = pytest.mark.programs
@@ -25,10 +29,10 @@ class Looked:
     """The page of a cluster, as a program reads it."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
+        self.url = url
 
     def page(self, wanted: str = "") -> Any:
-        with urlopen(f"{self._url}snapshot.json?filter={quote(wanted)}") as answer:
+        with urlopen(f"{self.url}snapshot.json?filter={quote(wanted)}") as answer:
             return json.load(answer)
 
     def rows(self, title: str, wanted: str) -> list[list[Any]]:
@@ -105,3 +109,31 @@ def test_what_nobody_ends_is_a_trouble_until_its_command_was_run(unguarded: Worl
 
         until(lambda: not troubles())
         assert sorted(unguarded.values()) == ["behind", "lost", "seen"]
+
+
+@pytest.mark.browser
+def test_names_of_a_cluster_are_text_and_everybody_can_read_them(kafka: KafkaBroker, topic: str) -> None:
+    """Of transactional ids and groups; brokers take no topic with such a name."""
+    name, group = f"{HOSTILE}-{topic}-{'x' * 500}", f"{HOSTILE}-{topic}"
+    send(kafka, topic, "a")
+    reader = Consumer({"bootstrap.servers": kafka.address, "group.id": group})
+    reader.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+    reader.close()
+    open_one = Transaction(kafka, name).send(topic, "held")
+    with ExitStack() as stack:
+        stack.callback(open_one.abort)
+        chromium = stack.enter_context(running(require_chromium()))
+        looked = stack.enter_context(looked_at(kafka, "--topic", topic, "--group", group))
+        for size, viewport in (("desk", DESK), ("phone", PHONE)):
+            page = chromium.new_page(viewport=viewport, color_scheme="dark" if size == "phone" else "light")
+            page.goto(looked.url)
+            page.locator("#filter").fill(topic)
+            for shown in (name, group):
+                expect(page.locator("#tables")).to_contain_text(shown.replace(HOSTILE, HOSTILE_SHOWN), timeout=60_000)
+            expect(page.locator("#table-Partitions + table")).to_contain_text("high watermark")
+            take_picture(page, f"kafka-{size}")
+            assert accessibility_problems(page) == ""
+            assert cut_off(page) == []
+            assert page.locator("img").count() == 0
+            assert "owned" not in page.title()
+            page.close()

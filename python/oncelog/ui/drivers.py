@@ -23,7 +23,7 @@ ANSWER_SECONDS: Final = 5.0
 MAX_PAGE_BYTES: Final = 8 << 20
 """A page with the most queries that a driver shows has some 2 MiB."""
 
-_COLUMNS: Final = ("query", "driver", "state", "last report", "batch", "behind", "rows", "batches")
+_COLUMNS: Final = ("query", "driver", "state", "silent for", "batch", "behind", "rows", "batches")
 
 
 class Driver(NamedTuple):
@@ -82,12 +82,13 @@ def _queries(drivers: Iterable[Driver]) -> Table:
         if watcher.reading is not None:
             sinks = _sinks(watcher.reading)
             for (query,) in watcher.reading.values[c.QUERY_ACTIVE]:
-                found.append((_query(query, address, watcher.reading), sinks.get(query, [])))
+                row = _query(query, address, watcher.reading, (watcher.read_ms or 0) / 1000)
+                found.append((row, sinks.get(query, [])))
     found.sort(key=lambda one: (one[0][2] == "runs", one[0][0], one[0][1]))
     return Table("Queries", _COLUMNS, [row for row, _ in found], [parts for _, parts in found])
 
 
-def _query(query: str, address: Address, reading: Reading) -> Row:
+def _query(query: str, address: Address, reading: Reading, now_seconds: float) -> Row:
     values, one = reading.values, (query,)
     behind = [offsets for (name, _), offsets in values[c.SOURCE_BEHIND].items() if name == query]
     reported = values[c.QUERY_PROGRESS].get(one)
@@ -99,7 +100,7 @@ def _query(query: str, address: Address, reading: Reading) -> Row:
         query,
         str(address),
         "runs" if values[c.QUERY_ACTIVE][one] else "ended",
-        None if reported is None else reported * 1000,
+        None if reported is None else max(now_seconds - reported, 0),
         values[c.QUERY_BATCH].get(one),
         max(behind, default=None),
         values[c.QUERY_ROWS].get(one),

@@ -2,8 +2,7 @@
 "use strict";
 
 const SVG = "http://www.w3.org/2000/svg";
-const AGES = new Set(["age", "time-out", "held for"]);
-const TIMES = new Set(["time", "last report"]);
+const AGES = new Set(["age", "time-out", "held for", "silent for"]);
 const byId = (id) => document.getElementById(id);
 const drawn = new Map();
 const unfolded = new Set();
@@ -46,24 +45,24 @@ function spark(values) {
     return drawing;
 }
 
-function cell(value, column) {
+function cell(value, column, absent) {
     const made = element("td", undefined, typeof value === "number" ? "number" : "");
     made.dataset.column = column;
     if (Array.isArray(value)) made.append(spark(value));
-    else made.append(element("span", shown(value, column), "data"));
+    else made.append(element("span", shown(value, column) ?? absent, "data"));
     return made;
 }
 
 function shown(value, column) {
-    if (value === null || value === "") return "–";
-    if (TIMES.has(column)) return new Date(value).toLocaleTimeString();
+    if (value === null || value === "") return null;
+    if (column === "time") return new Date(value).toLocaleTimeString();
     if (AGES.has(column)) return age(value);
     return typeof value === "number" ? value.toLocaleString("en") : value;
 }
 
-function drawRow(row, columns) {
+function drawRow(row, columns, absent) {
     const line = element("tr");
-    row.forEach((value, at) => line.append(cell(value, columns[at])));
+    row.forEach((value, at) => line.append(cell(value, columns[at], absent)));
     return line;
 }
 
@@ -104,8 +103,8 @@ function drawTable(table) {
     }
     head.append(names);
     table.rows.forEach((row, at) => {
-        const line = drawRow(row, table.columns), parts = table.parts[at] ?? [];
-        const below = parts.map((part) => drawRow(part, table.columns));
+        const line = drawRow(row, table.columns, "–"), parts = table.parts[at] ?? [];
+        const below = parts.map((part) => drawRow(part, table.columns, ""));
         if (parts.length) fold(line, below, JSON.stringify(parts.map((part) => JSON.stringify(part.slice(0, 2))).sort()));
         body.append(line, ...below);
     });
