@@ -6,12 +6,12 @@ import json
 import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 from urllib.request import urlopen
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from playwright.sync_api import expect
 
 from oncelog_kafka.brokers import KafkaRequests
@@ -23,6 +23,12 @@ from tests.support.log.ui import HOSTILE, HOSTILE_SHOWN, take_picture
 from tests.support.servers.kafka import KafkaBroker, Transaction, fresh_name, running_broker, send
 
 pytestmark = pytest.mark.programs
+
+IN_TURN = pytest.mark.in_turn("the page of oncelog kafka ui")
+
+
+PATIENT = {"transaction_timeout_ms": 600_000}
+"""Of transactions that stay open while a busy machine starts a browser."""
 
 
 class Looked:
@@ -50,7 +56,7 @@ def test_the_page_of_a_cluster_names_who_holds_a_partition_back_and_for_how_long
 ) -> None:
     group = fresh_name("readers")
     Transaction(kafka).send(topic, "a", "b").stage(group, topic, 1).commit()
-    open_one = Transaction(kafka).send(topic, "held")
+    open_one = Transaction(kafka, **PATIENT).send(topic, "held")
     with ExitStack() as stack:
         stack.callback(open_one.abort)
         looked = stack.enter_context(looked_at(kafka))
@@ -66,11 +72,12 @@ def test_the_page_of_a_cluster_names_who_holds_a_partition_back_and_for_how_long
         assert looked.page()["place"] == kafka.address
 
 
+@IN_TURN
 def test_only_named_topics_and_groups_are_read_beside_what_is_held(kafka: KafkaBroker, topic: str) -> None:
     other, groups = kafka.create_topic(fresh_name("other")), [fresh_name("readers"), fresh_name("readers")]
     for group in groups:
         Transaction(kafka).send(topic, "a").stage(group, topic, 1).commit()
-    open_one = Transaction(kafka).send(topic, "held", partition=1)
+    open_one = Transaction(kafka, **PATIENT).send(topic, "held", partition=1)
     with ExitStack() as stack:
         stack.callback(open_one.abort)
         looked = stack.enter_context(looked_at(kafka, "--topic", other, "--group", groups[0]))
@@ -90,6 +97,7 @@ def unguarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield World(broker, 2, requests)
 
 
+@IN_TURN
 def test_what_nobody_ends_is_a_trouble_until_its_command_was_run(unguarded: World) -> None:
     who = unguarded.leave_open("lost")
     send(unguarded.broker, unguarded.topic, "behind", partition=1)
@@ -111,15 +119,14 @@ def test_what_nobody_ends_is_a_trouble_until_its_command_was_run(unguarded: Worl
         assert sorted(unguarded.values()) == ["behind", "lost", "seen"]
 
 
+@IN_TURN
 @pytest.mark.browser
 def test_names_of_a_cluster_are_text_and_everybody_can_read_them(kafka: KafkaBroker, topic: str) -> None:
     """Of transactional ids and groups; brokers take no topic with such a name."""
     name, group = f"{HOSTILE}-{topic}-{'x' * 500}", f"{HOSTILE}-{topic}"
     send(kafka, topic, "a")
-    reader = Consumer({"bootstrap.servers": kafka.address, "group.id": group})
-    reader.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
-    reader.close()
-    open_one = Transaction(kafka, name).send(topic, "held")
+    kafka.commit_group_offset(group, topic, 0, offset=1)
+    open_one = Transaction(kafka, name, **PATIENT).send(topic, "held")
     with ExitStack() as stack:
         stack.callback(open_one.abort)
         chromium = stack.enter_context(running(require_chromium()))
@@ -137,3 +144,18 @@ def test_names_of_a_cluster_are_text_and_everybody_can_read_them(kafka: KafkaBro
             assert page.locator("img").count() == 0
             assert "owned" not in page.title()
             page.close()
+
+
+@IN_TURN
+def test_a_cluster_that_goes_away_is_said_and_read_again_when_it_is_back(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker, looked_at(broker) as looked:
+        topic = broker.create_topic("flights")
+        before = until(lambda: looked.rows("Partitions", topic))
+
+        broker.stop()
+        until(lambda: looked.page()["problem"])
+        assert looked.rows("Partitions", topic) == before
+
+        broker.start()
+        until(lambda: looked.page()["problem"] is None)
+        assert looked.rows("Partitions", topic) == before

@@ -56,7 +56,11 @@ def view(
     tables = [
         Table("Partitions", IN_LOG if c.LOG_START in reading.values else IN_KAFKA, _partitions(reading)),
         Table("Transactions", ("id", "state", "age", "time-out", "holds"), transactions),
-        Table("Rounds", ("sink", "state", "age", "time-out", "holds"), rounds),
+        *(
+            [Table("Rounds", ("sink", "state", "age", "time-out", "holds"), rounds)]
+            if c.ROUNDS in reading.values
+            else ()
+        ),
         _sinks(reading),
         *([told.table] if told else ()),
         Table("Groups", ("group", "partitions", "lag", "lag over time"), _groups(watcher, reading)),

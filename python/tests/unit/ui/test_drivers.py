@@ -186,6 +186,7 @@ def test_an_address_of_a_driver_that_is_none_is_refused(tmp_path: Path) -> None:
     assert "not an address" in said
 
 
+@pytest.mark.in_turn("the page of oncelog ui")
 @pytest.mark.browser
 @pytest.mark.programs
 def test_names_of_queries_are_text_and_everybody_can_read_them(tmp_path: Path) -> None:
