@@ -30,8 +30,8 @@ from oncelog_kafka.ui_source import ClusterSource, HangSearch, Offsets
 @listen_option
 @token_option
 @driver_option
-@click.option("--topic", "topics", multiple=True, help="Only this topic, and what is held; may be repeated.")
-@click.option("--group", "groups", multiple=True, help="Only this group; may be repeated.")
+@click.option("--topic", "topics", multiple=True, help="Read only this topic, and what is held; may be repeated.")
+@click.option("--group", "groups", multiple=True, help="Read only this group; may be repeated.")
 @click.pass_obj
 def ui(
     settings: Settings,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.programs
 IN_TURN = pytest.mark.in_turn("the page of oncelog kafka ui")
 
 
-PATIENT = {"transaction_timeout_ms": 600_000}
+PATIENT: Mapping[str, Any] = {"transaction_timeout_ms": 600_000}
 """Of transactions that stay open while a busy machine starts a browser."""
 
 

@@ -26,6 +26,7 @@ class Holder:
         number: of the round; None for a transaction.
         state: open, overdue (open beyond the time-out), prepared, decided or hanging (over at its coordinator, and open
             in its one partition).
+        timeout_seconds: 0 for one that hangs, which no time-out ends.
         partitions: those that it wrote to.
         groups: those whose offsets it holds.
         can_abort: whether ``txn abort`` takes its id; Kafka's takes the prefix of a sink.

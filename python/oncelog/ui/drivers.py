@@ -77,47 +77,41 @@ def _troubles(drivers: Iterable[Driver]) -> Iterator[Trouble]:
 
 def _queries(drivers: Iterable[Driver]) -> Table:
     """Queries, those that do not run first. Each unfolds to its sinks."""
-    found: list[tuple[Row, list[Row]]] = []
-    for address, watcher in drivers:
-        if watcher.reading is not None:
-            sinks = _sinks(watcher.reading)
-            for (query,) in watcher.reading.values[c.QUERY_ACTIVE]:
-                row = _query(query, address, watcher.reading, (watcher.read_ms or 0) / 1000)
-                found.append((row, sinks.get(query, [])))
+    found = [one for driver in drivers for one in _of_driver(driver)]
     found.sort(key=lambda one: (one[0][2] == "runs", one[0][0], one[0][1]))
     return Table("Queries", _COLUMNS, [row for row, _ in found], [parts for _, parts in found])
 
 
-def _query(query: str, address: Address, reading: Reading, now_seconds: float) -> Row:
-    values, one = reading.values, (query,)
-    behind = [offsets for (name, _), offsets in values[c.SOURCE_BEHIND].items() if name == query]
-    reported = values[c.QUERY_PROGRESS].get(one)
-    results: Counter[str] = Counter()
-    for (name, _, _, result), count in values[c.SINK_BATCHES].items():
-        if name == query:
-            results[result] += int(count)
-    return [
-        query,
-        str(address),
-        "runs" if values[c.QUERY_ACTIVE][one] else "ended",
-        None if reported is None else max(now_seconds - reported, 0),
-        values[c.QUERY_BATCH].get(one),
-        max(behind, default=None),
-        values[c.QUERY_ROWS].get(one),
-        _in_words(results),
-    ]
-
-
-def _sinks(reading: Reading) -> dict[str, list[Row]]:
-    """The sinks of each query. Their rows are those that they have written; a query's are those that it has read."""
-    results: dict[tuple[str, str, str], Counter[str]] = {}
-    for (query, target, prefix, result), count in reading.values[c.SINK_BATCHES].items():
-        results.setdefault((query, target, prefix), Counter())[result] += int(count)
-    found: dict[str, list[Row]] = {}
-    for (query, target, prefix), counts in sorted(results.items()):
-        rows = reading.values[c.SINK_ROWS].get((query, target, prefix))
+def _of_driver(driver: Driver) -> Iterator[tuple[Row, list[Row]]]:
+    """Its queries, each with its sinks. What sinks have written is in the column of what a query has read."""
+    reading = driver.watcher.reading
+    if reading is None:
+        return
+    values, now_seconds = reading.values, (driver.watcher.read_ms or 0) / 1000
+    behind: dict[str, float] = {}
+    for (query, _), offsets in values[c.SOURCE_BEHIND].items():
+        behind[query] = max(offsets, behind.get(query, 0))
+    results: dict[str, Counter[str]] = {}
+    sinks: dict[str, list[Row]] = {}
+    for (query, target, prefix), counts in sorted(_results(reading).items()):
+        results.setdefault(query, Counter()).update(counts)
+        rows = values[c.SINK_ROWS].get((query, target, prefix))
         row = [f"{prefix} into {target}", None, None, None, None, None, rows, _in_words(counts)]
-        found.setdefault(query, []).append(row)
+        sinks.setdefault(query, []).append(row)
+    for (query,), runs in values[c.QUERY_ACTIVE].items():
+        reported = values[c.QUERY_PROGRESS].get((query,))
+        silent = None if reported is None else max(now_seconds - reported, 0)
+        batch, rows = (values[metric].get((query,)) for metric in (c.QUERY_BATCH, c.QUERY_ROWS))
+        state, batches = "runs" if runs else "ended", _in_words(results.get(query, Counter()))
+        row = [query, str(driver.address), state, silent, batch, behind.get(query), rows, batches]
+        yield row, sinks.get(query, [])
+
+
+def _results(reading: Reading) -> dict[tuple[str, str, str], Counter[str]]:
+    """How many batches of each sink had which result."""
+    found: dict[tuple[str, str, str], Counter[str]] = {}
+    for (query, target, prefix, result), count in reading.values[c.SINK_BATCHES].items():
+        found.setdefault((query, target, prefix), Counter())[result] += int(count)
     return found
 
 

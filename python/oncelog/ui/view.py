@@ -16,6 +16,7 @@ from oncelog.ui.watching import Watcher, batch_states
 
 IN_LOG: Final = ("partition", "start", "stable to", "end", "held by", "held for")
 IN_KAFKA: Final = ("partition", "stable to", "high watermark", "held by", "held for")
+HELD: Final = ("state", "age", "time-out", "holds")
 
 
 class Told(NamedTuple):
@@ -55,12 +56,8 @@ def view(
     rounds = [_holder(one) for one in _by_age(reading, "round")]
     tables = [
         Table("Partitions", IN_LOG if c.LOG_START in reading.values else IN_KAFKA, _partitions(reading)),
-        Table("Transactions", ("id", "state", "age", "time-out", "holds"), transactions),
-        *(
-            [Table("Rounds", ("sink", "state", "age", "time-out", "holds"), rounds)]
-            if c.ROUNDS in reading.values
-            else ()
-        ),
+        Table("Transactions", ("id", *HELD), transactions),
+        *([Table("Rounds", ("sink", *HELD), rounds)] if c.ROUNDS in reading.values else ()),
         _sinks(reading),
         *([told.table] if told else ()),
         Table("Groups", ("group", "partitions", "lag", "lag over time"), _groups(watcher, reading)),
@@ -96,7 +93,7 @@ def _by_age(reading: Reading, kind: str) -> list[Holder]:
 
 
 def _holder(one: Holder) -> Row:
-    return [label(one), one.state, one.age_seconds, one.timeout_seconds, few([*one.partitions, *one.groups])]
+    return [label(one), one.state, one.age_seconds, one.timeout_seconds or None, few([*one.partitions, *one.groups])]
 
 
 STATES: Final = ("undecided", "decided", "aborted", "visible")

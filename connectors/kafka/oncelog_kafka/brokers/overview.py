@@ -49,10 +49,10 @@ class KafkaOverview(KafkaTopics):
                 led.setdefault(leader, []).append(partition)
         found: dict[TopicPartition, Ends] = {}
         for leader, partitions in led.items():
-            # In this order, so that what is stable is never beyond the high watermark.
-            stable = self._latest(leader, partitions, IsolationLevel.READ_COMMITTED)
+            # In this order: if the last stable offset is lower then, something holds it, and no row came in between.
             marks = self._latest(leader, partitions, IsolationLevel.READ_UNCOMMITTED)
-            found |= {one: Ends(stable[one], marks[one]) for one in stable.keys() & marks.keys()}
+            stable = self._latest(leader, partitions, IsolationLevel.READ_COMMITTED)
+            found |= {one: Ends(stable[one], max(marks[one], stable[one])) for one in stable.keys() & marks.keys()}
         return found
 
     def groups(self) -> list[str]:

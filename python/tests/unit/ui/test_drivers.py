@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,6 +16,7 @@ import pytest
 from playwright.sync_api import expect
 
 import oncelog
+import oncelog.ui
 from oncelog.metrics import catalogue as c
 from oncelog.metrics.addresses import Address, parse_address
 from oncelog.metrics.exposition import CollectorRegistry, Instruments, parse_page, served
@@ -184,6 +186,16 @@ def test_an_address_of_a_driver_that_is_none_is_refused(tmp_path: Path) -> None:
     oncelog.open(tmp_path / "log").close()
     said = Shell(tmp_path / "log").refused("ui", "--driver", "http://host/metrics", exit_code=2)
     assert "not an address" in said
+
+
+def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "oncelog.metrics.exposition")
+    monkeypatch.delitem(sys.modules, "oncelog.ui.drivers")
+    monkeypatch.delattr(oncelog.ui, "drivers")
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+
+    said = Shell(tmp_path / "log").refused("ui", "--driver", "127.0.0.1:9465", exit_code=2)
+    assert 'pip install "oncelog[metrics]"' in said
 
 
 @pytest.mark.in_turn("the page of oncelog ui")
