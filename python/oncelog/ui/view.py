@@ -126,14 +126,14 @@ def _sink(reading: Reading, ledger: Labels, state: str) -> Row:
 
 
 def _together(rows: Sequence[Row]) -> Row:
-    """What all say, and of what they do not, how many say what."""
+    """What all say, and of what they do not, how many say what. Its names stay the same while states change."""
     prefixes, targets, queries, batches, rounds, states = (
         list(dict.fromkeys(column)) for column in zip(*rows, strict=True)
     )
     counts = Counter(row[-1] for row in rows)
     state = states[0] if len(states) == 1 else ", ".join(f"{one} in {count}" for one, count in counts.items())
     common = [one[0] if len(one) == 1 else None for one in (batches, rounds)]
-    return [few(prefixes), few(sorted(targets)), queries[0], *common, state]
+    return [few(sorted(prefixes)), few(sorted(targets)), queries[0], *common, state]
 
 
 def _groups(watcher: Watcher, reading: Reading) -> list[Row]:

@@ -105,7 +105,7 @@ function drawTable(table) {
     table.rows.forEach((row, at) => {
         const line = drawRow(row, table.columns, "–"), parts = table.parts[at] ?? [];
         const below = parts.map((part) => drawRow(part, table.columns, ""));
-        if (parts.length) fold(line, below, JSON.stringify(parts.map((part) => JSON.stringify(part.slice(0, 2))).sort()));
+        if (parts.length) fold(line, below, JSON.stringify([table.title, ...row.slice(0, 2)]));
         body.append(line, ...below);
     });
     grid.append(head, body);
@@ -124,7 +124,8 @@ function drawTables(tables) {
         const made = drawTable(table);
         if (old) old.replaceWith(made);
         else shown.append(made);
-        if (focused) [...made.querySelectorAll(".fold")].find((button) => button.dataset.key === focused)?.focus({ preventScroll: true });
+        const again = [...made.querySelectorAll(".fold")].find((button) => button.dataset.key === focused);
+        again?.focus({ preventScroll: true });
     });
 }
 
