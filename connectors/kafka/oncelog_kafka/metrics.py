@@ -150,6 +150,11 @@ class KafkaSource:
             OncelogError: the brokers or the ledger are away, or do not allow it.
         """
         reading = Reading(self.metrics)
+        self.read_into(reading)
+        return reading
+
+    def read_into(self, reading: Reading) -> None:
+        """The same, into a reading that may have more."""
         listed = self._brokers.list_ids()
         described = self._brokers.describe(name for name, state in listed if state == ONGOING)
         now_ms = self._brokers.clock.now_ms()
@@ -161,7 +166,6 @@ class KafkaSource:
             read_sinks(reading, self._store, listed, still_open, now_ms)
         if self._watched is not None:
             read_offsets(reading, self._watched)
-        return reading
 
     def close(self) -> None:
         """Close the connections."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
@@ -16,6 +16,7 @@ from oncelog.errors import UsageError
 from oncelog.metrics.addresses import Address, parse_address
 from oncelog.metrics.sources import Reopening, Source
 from oncelog.ui.troubles import Commands
+from oncelog.ui.view import Told
 from oncelog.ui.watching import Watcher
 
 TOKEN_VARIABLE = "ONCELOG_UI_TOKEN"
@@ -36,18 +37,28 @@ token_option = click.option(
 )
 
 
+driver_option = click.option(
+    "--driver",
+    "drivers",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Also show the queries of a driver that oncelog.spark.observe serves there; may be repeated.",
+)
+
+
 @click.command(cls=Command, example="oncelog ui --path /data/log --listen 127.0.0.1:9466")
 @listen_option
 @token_option
+@driver_option
 @click.pass_obj
-def ui(settings: Settings, listen: str, token_file: Path | None) -> None:
+def ui(settings: Settings, listen: str, token_file: Path | None, drivers: tuple[str, ...]) -> None:
     """Serve a page of what stands still, and what mends it.
 
     Serves until it is interrupted. Shows open transactions and rounds, last stable offsets, sinks, groups with their
     lag, and decisions. With --znodes and without --path, it shows all ledgers of that place. It only reads, and runs no
     command.
     """
-    serve(settings, lambda: open_source(settings), Commands(place_options(settings)), listen, token_file)
+    serve(settings, lambda: open_source(settings), Commands(place_options(settings)), listen, token_file, drivers)
 
 
 def place_options(settings: Settings) -> tuple[str, ...]:
@@ -71,7 +82,12 @@ def _token(file: Path | None) -> str | None:
 
 
 def serve(
-    settings: Settings, opening: Callable[[], Source], commands: Commands, listen: str, token_file: Path | None
+    settings: Settings,
+    opening: Callable[[], Source],
+    commands: Commands,
+    listen: str,
+    token_file: Path | None,
+    drivers: Sequence[str],
 ) -> None:
     """Serve a source as a page until the process is interrupted.
 
@@ -80,9 +96,12 @@ def serve(
         commands: writes the commands that the page shows.
         listen: the address, as the user wrote it.
         token_file: has the token that viewers must have, if the variable of the environment does not.
+        drivers: where drivers serve their metrics, as the user wrote it.
     """
     try:
         from oncelog.ui import app
+
+        asked, tell = _asked(drivers) if drivers else ([], lambda: None)
     except ModuleNotFoundError as missing:  # the message names the extra to install
         raise click.ClickException(str(missing)) from None
     address = parse_address(listen)
@@ -98,10 +117,19 @@ def serve(
         sys.stdout.flush()
 
     try:
-        page = app.Page(Watcher(source.read), commands, commands.place[1] if commands.place else "a place with ledgers")
+        named = commands.place[1] if commands.place else "a place with ledgers"
+        page = app.Page(Watcher(source.read), commands, named, asked, tell)
         app.serve(page, address, token, announce)
     finally:
         source.close()
+
+
+def _asked(addresses: Sequence[str]) -> tuple[list[Watcher], Callable[[], Told | None]]:
+    """Who asks these drivers, and what they said last."""
+    from oncelog.ui import drivers
+
+    found = [drivers.watch(parse_address(one)) for one in addresses]
+    return [one.watcher for one in found], lambda: drivers.tell(found)
 
 
 def check_token(address: Address, token: str | None) -> None:

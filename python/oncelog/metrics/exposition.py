@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from bisect import bisect_left
@@ -18,6 +19,7 @@ with extras("metrics", part="oncelog.metrics"):
     from prometheus_client import CollectorRegistry, start_http_server
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
     from prometheus_client.metrics_core import Metric as Family
+    from prometheus_client.parser import text_string_to_metric_families
     from prometheus_client.registry import Collector
 
 from oncelog.errors import UsageError
@@ -27,7 +29,7 @@ from oncelog.metrics.catalogue import Metric, MetricKind
 from oncelog.metrics.reading import NO_LABELS, Labels, Reading
 from oncelog.version import __version__
 
-__all__ = ["Address", "CollectorRegistry", "Instruments", "ReadingCollector", "parse_address", "served"]
+__all__ = ["Address", "CollectorRegistry", "Instruments", "ReadingCollector", "parse_address", "parse_page", "served"]
 
 _log = logging.getLogger(__name__)
 
@@ -220,3 +222,23 @@ def served(registry: CollectorRegistry, address: Address) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+# Reading --------------------------------------------------------------------------------------------------------------
+
+
+def parse_page(text: str, metrics: Iterable[Metric]) -> Reading:
+    """The values of these metrics on a page that somebody serves. Histograms and what is no number are left out.
+
+    Raises:
+        ValueError: it is no such page.
+    """
+    wanted = {metric.name: metric for metric in metrics if metric.kind is not MetricKind.HISTOGRAM}
+    reading = Reading(wanted.values())
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            metric = wanted.get(sample.name)
+            if metric is None or sample.labels.keys() != set(metric.labels) or not math.isfinite(sample.value):
+                continue
+            reading.put(metric, sample.value, *(sample.labels[label] for label in metric.labels))
+    return reading

@@ -25,6 +25,8 @@ def read_ledgers(reader: ZnodeReader, reading: Reading, now_ms: int) -> None:
     found = [one for one in overview.list_ledgers(reader) if one.round is not None]
     where = [kinds[one.target].round_path(one.prefix, one.round or 0) for one in found]
     for one, znode in zip(found, reader.get_many(where), strict=True):
+        if znode is not None:
+            reading.steps[one.target, one.prefix] = one.query_id, one.batch_id, znode.stat.czxid
         changed_ms = now_ms if znode is None else znode.stat.mtime_ms  # None: deleted meanwhile
         _put(reading, one, max(now_ms - changed_ms, 0) / 1000)
 

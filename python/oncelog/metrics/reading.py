@@ -12,6 +12,9 @@ Labels = tuple[str, ...]
 
 NO_LABELS: Final[Labels] = ()
 
+Step = tuple[str, int | None, int]
+"""A step that began a round: the query, its batch, and the step's zxid, which many rounds of a copied store share."""
+
 
 @dataclass(frozen=True, slots=True)
 class Holder:
@@ -21,10 +24,14 @@ class Holder:
         kind: ``transaction`` or ``round``.
         name: the transactional id, or the prefix of the round's sink.
         number: of the round; None for a transaction.
-        state: open, overdue (open beyond the time-out), prepared or decided.
+        state: open, overdue (open beyond the time-out), prepared, decided or hanging (over at its coordinator, and open
+            in its one partition).
+        timeout_seconds: 0 for one that hangs, which no time-out ends.
         partitions: those that it wrote to.
         groups: those whose offsets it holds.
         can_abort: whether ``txn abort`` takes its id; Kafka's takes the prefix of a sink.
+        fate: of one that hangs: committed, aborted, running or unknown, as ``txn find-hanging`` says it.
+        why: that is known, in words.
     """
 
     kind: str
@@ -36,6 +43,8 @@ class Holder:
     partitions: tuple[str, ...]
     groups: tuple[str, ...]
     can_abort: bool = True
+    fate: str = ""
+    why: str = ""
 
 
 class Reading:
@@ -44,11 +53,16 @@ class Reading:
     Attributes:
         holders: who holds data or offsets.
         queries: ids of the queries that ledgers belong to, by target and prefix.
+        steps: the step that began the newest round of each ledger, by target and prefix. Rounds that one step began are
+            decided by one, too: see `oncelog.spark.together`.
+        notes: what the values of a table leave out, by its title on the page.
     """
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
         self.holders: list[Holder] = []
         self.queries: dict[Labels, str] = {}
+        self.steps: dict[Labels, Step] = {}
+        self.notes: dict[str, str] = {}
         self._values: dict[Metric, dict[Labels, float]] = {metric: {} for metric in metrics}
 
     @property

@@ -2,6 +2,8 @@
 
 watching   reads what the exporter reads, at most once a second, and remembers the last minutes
 troubles   what an operator must look at, with the command to copy
-view       the tables of the page
+tables     tables with rows that unfold, cut and filtered
+view       the page
+drivers    what the metrics of running drivers say of their queries
 app        serves them; the home of starlette and uvicorn
 """

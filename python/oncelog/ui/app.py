@@ -10,9 +10,10 @@ import asyncio
 import hashlib
 import hmac
 import json
+import re
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -33,7 +34,7 @@ with extras("ui", part="oncelog ui"):
 from oncelog.errors import UsageError
 from oncelog.metrics.addresses import Address
 from oncelog.ui.troubles import Commands
-from oncelog.ui.view import view
+from oncelog.ui.view import Told, view
 from oncelog.ui.watching import Watcher
 
 STATIC: Final = Path(__file__).parent / "static"
@@ -52,6 +53,10 @@ HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
+
+
+HOST: Final = re.compile(r"(\[(?P<ipv6>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(:[0-9]*)?")
+"""What a request names as its host, with the port or without it."""
 
 
 class Door:
@@ -90,8 +95,8 @@ class Door:
 
     def _may_enter(self, request: Request) -> bool:
         if self._token is None:
-            host = request.headers.get("host", "").rpartition(":")[0] or request.headers.get("host", "")
-            return Address(host.strip("[]").lower(), 0).is_loopback
+            named = HOST.fullmatch(request.headers.get("host", "").lower())
+            return named is not None and Address(named["ipv6"] or named["name"], 0).is_loopback
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self._is_token(given.strip()):
             return True
@@ -114,25 +119,38 @@ def _cookie(token: str) -> str:
     return hashlib.sha256(b"oncelog ui cookie:" + token.encode()).hexdigest()
 
 
+State = tuple[tuple[int, str | None], ...]
+"""What the readings are that a page shows: the version and the problem of each watcher."""
+
+
 class Page:
-    """The routes, and the loop that reads.
+    """The routes, and the loops that read.
 
     Args:
         watcher: what is shown.
         commands: writes the commands to copy.
         place: the name of what is watched.
+        drivers: those that are asked for their queries.
+        tell: what they said last.
     """
 
-    def __init__(self, watcher: Watcher, commands: Commands, place: str) -> None:
-        self._watcher = watcher
+    def __init__(
+        self,
+        watcher: Watcher,
+        commands: Commands,
+        place: str,
+        drivers: Sequence[Watcher] = (),
+        tell: Callable[[], Told | None] = lambda: None,
+    ) -> None:
+        self._watchers = [watcher, *drivers]
         self._viewers = 0
 
         # A page takes some milliseconds of the thread that answers everybody: who look at the same share one.
         @lru_cache(maxsize=MAX_VIEWERS)
-        def render(version: int, problem: str | None, wanted: str) -> str:
-            return json.dumps(view(watcher, commands, place, wanted))
+        def render(state: State, wanted: str) -> str:
+            return json.dumps(view(watcher, commands, place, wanted, tell()))
 
-        self._render: Callable[[int, str | None, str], str] = render
+        self._render: Callable[[State, str], str] = render
 
     def app(self, token: str | None) -> ASGIApp:
         """The application, behind its door."""
@@ -147,23 +165,27 @@ class Page:
     @asynccontextmanager
     async def _reading(self, _: Starlette) -> AsyncIterator[None]:
         is_over = threading.Event()
-        # A daemon: Python waits for the threads of an executor when it ends, also for a store that never answers.
-        reader = threading.Thread(target=self._read, args=(is_over,), name="oncelog-ui", daemon=True)
-        reader.start()
+        # Daemons: Python waits for the threads of an executor when it ends, also for a store that never answers.
+        store, *drivers = (
+            threading.Thread(target=self._read, args=(watcher, is_over), name="oncelog-ui", daemon=True)
+            for watcher in self._watchers
+        )
+        for reader in (store, *drivers):
+            reader.start()
         try:
             yield
         finally:
             is_over.set()
-            reader.join(CLOSING_SECONDS)
+            store.join(CLOSING_SECONDS)
 
-    def _read(self, is_over: threading.Event) -> None:
+    def _read(self, watcher: Watcher, is_over: threading.Event) -> None:
         while True:
-            self._watcher.look_if_due(self._viewers)
+            watcher.look_if_due(self._viewers)
             if is_over.wait(TICK_SECONDS):
                 return
 
     async def _snapshot(self, request: Request) -> Response:
-        return Response(self._render(*self._newest(), _wanted(request)), media_type="application/json")
+        return Response(self._render(self._newest(), _wanted(request)), media_type="application/json")
 
     async def _events(self, request: Request) -> Response:
         if self._viewers >= MAX_VIEWERS:
@@ -174,18 +196,18 @@ class Page:
         """The page, and again whenever it was read or the store does not answer. A browser that is gone cancels it."""
         self._viewers += 1
         try:
-            sent: tuple[int, str | None] | None = None
+            sent: State | None = None
             while True:
                 newest = self._newest()
                 if newest != sent:
                     sent = newest
-                    yield f"data: {self._render(*newest, wanted)}\n\n"
+                    yield f"data: {self._render(newest, wanted)}\n\n"
                 await asyncio.sleep(TICK_SECONDS)
         finally:
             self._viewers -= 1
 
-    def _newest(self) -> tuple[int, str | None]:
-        return self._watcher.version, self._watcher.problem
+    def _newest(self) -> State:
+        return tuple((one.version, one.problem) for one in self._watchers)
 
 
 def _wanted(request: Request) -> str:

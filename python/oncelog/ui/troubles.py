@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from oncelog.metrics import catalogue as c
 from oncelog.metrics.alerts import HELD_SECONDS, INVISIBLE_SECONDS, UNDECIDED_SECONDS, UPKEEP_SECONDS
@@ -41,10 +42,11 @@ class Commands:
     place: Sequence[str]
     group: Sequence[str] = ()
 
-    def __call__(self, command: str, *names: str) -> str:
-        """The command on these names, or on none if a terminal would not show one of them as it is."""
-        words = ["oncelog", *self.group, *command.split(), *self.place]
-        if not all(name.isprintable() for name in names):
+    def __call__(self, command: str, *names: str, **options: str) -> str:
+        """The command on these names, with these options, or none if a terminal would not show a name as it is."""
+        given = [f"--{name}={value}" for name, value in options.items()]
+        words = ["oncelog", *self.group, *command.split(), *self.place, *given]
+        if not all(name.isprintable() for name in (*names, *given)):
             return ""
         return shlex.join([*words, "--", *names] if names else words)
 
@@ -60,9 +62,13 @@ def find_troubles(reading: Reading, commands: Commands) -> list[Trouble]:
 
 def _holders(reading: Reading, commands: Commands) -> Iterator[Trouble]:
     for one in reading.holders:
-        if one.state == "decided" or (one.state != "overdue" and one.age_seconds <= HELD_SECONDS):
+        if one.state == "decided" or (one.state not in _AT_ONCE and one.age_seconds <= HELD_SECONDS):
             continue
         yield Trouble(_holding(one), label(one), one.age_seconds, _mend(one, commands))
+
+
+_AT_ONCE: Final = frozenset({"overdue", "hanging"})
+"""States that are a trouble at any age."""
 
 
 def _holding(one: Holder) -> str:
@@ -70,6 +76,8 @@ def _holding(one: Holder) -> str:
     more = max(len(one.partitions) - 3, 0) + max(len(one.groups) - 3, 0)
     held = f"{held} and {more} more" if more else held
     match one.state:
+        case "hanging":
+            return f"nobody ends it: {one.why}; holds back readers of {held}"
         case "overdue":
             return f"open beyond its time-out; holds back readers of {held}"
         case "prepared":
@@ -83,9 +91,22 @@ def _mend(one: Holder, commands: Commands) -> str:
     is_overdue = one.state == "overdue"
     if one.kind == "round":
         return commands("batch abort" if is_overdue else "batch show", one.name)
-    return commands("txn abort" if is_overdue and one.can_abort else "txn describe", one.name) or commands(
-        "txn find-hanging"
-    )
+    if one.state == "hanging":
+        return _repair(one, commands)
+    if is_overdue and not one.can_abort:
+        return commands("txn find-hanging")
+    return commands("txn abort" if is_overdue else "txn describe", one.name) or commands("txn find-hanging")
+
+
+def _repair(one: Holder, commands: Commands) -> str:
+    """Who knows how it ended has the marker written that is missing. Otherwise an operator must choose."""
+    match one.fate:
+        case "committed" | "aborted":
+            return commands("txn repair", partition=one.partitions[0])
+        case "unknown":
+            return commands("txn repair --dry-run", partition=one.partitions[0])
+        case _:
+            return commands("txn find-hanging")
 
 
 def _ledgers(reading: Reading, commands: Commands) -> Iterator[Trouble]:
@@ -117,7 +138,9 @@ def _groups(reading: Reading, commands: Commands) -> Iterator[Trouble]:
 
 
 def label(one: Holder) -> str:
-    """How the page names a holder."""
+    """How the page names a holder. A producer may hang in several partitions, in each with another transaction."""
+    if one.state == "hanging":
+        return f"{one.name} in {one.partitions[0]}"
     return one.name if one.number is None else f"{one.name} (round {one.number})"
 
 

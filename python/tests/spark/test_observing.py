@@ -15,11 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 import oncelog.spark
 from oncelog.errors import UsageError
 from oncelog.metrics import catalogue as c
+from oncelog.metrics.addresses import parse_address
 from oncelog.metrics.exposition import CollectorRegistry
 from oncelog.runtime import Log
 from oncelog.spark import observing
 from oncelog.spark.kit import watching
 from oncelog.spark.observing import Observation, observe
+from oncelog.ui.drivers import read_driver
 from tests.support.harness.waiting import until
 from tests.support.log.logs import send, values
 from tests.support.log.pages import Page, check_catalogued, page_at, page_of, value
@@ -135,6 +137,12 @@ def test_sinks_that_write_together_are_counted_one_by_one(
     assert value(page, c.SINK_ROWS, **SINK) == 1
     phases = {dict(labels)["target"] for name, labels in page if name == "oncelog_sink_phase_seconds_count"}
     assert phases == {"together"}
+    read = read_driver(parse_address(url.removeprefix("http://").removesuffix("/metrics")))  # as `oncelog ui` does
+    assert {labels[1:]: count for labels, count in read.values[c.SINK_BATCHES].items()} == {
+        ("log", SINK["prefix"], "written"): 2,
+        ("once", "mine", "written"): 2,
+    }
+    assert read.values[c.QUERY_ACTIVE] == {(QUERY,): 0}
 
 
 def test_a_query_without_a_name_goes_by_its_id_and_only_so_many_have_their_own(

@@ -4,6 +4,8 @@ client      one kafka-python client, and its errors
 requests    transactions, tokens, settings
 partitions  entries of a command log
 producers   what partitions know about transactions, and their markers
+topics      topics with the offsets of their partitions
+overview    where all partitions of a cluster end, and its groups
 """
 
 from __future__ import annotations

@@ -2,17 +2,26 @@
 "use strict";
 
 const SVG = "http://www.w3.org/2000/svg";
-const AGES = new Set(["age", "time-out"]);
+const AGES = new Set(["age", "time-out", "held for", "silent for"]);
 const byId = (id) => document.getElementById(id);
 const drawn = new Map();
+const unfolded = new Set();
 let newest = null;
 let stream = null;
 
 if (location.search) history.replaceState(null, "", "/"); // the token is in a cookie now
 
+// What a name has that nobody sees, or that turns the text around it, is shown as its number.
+function visible(text) {
+    return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (one) => {
+        const number = one.codePointAt(0).toString(16);
+        return number.length > 4 ? `\\U${number.padStart(8, "0")}` : `\\u${number.padStart(4, "0")}`;
+    });
+}
+
 function element(name, text, className) {
     const made = document.createElement(name);
-    if (text !== undefined) made.textContent = text;
+    if (text !== undefined) made.textContent = visible(text);
     if (className) made.className = className;
     return made;
 }
@@ -36,19 +45,43 @@ function spark(values) {
     return drawing;
 }
 
-function cell(value, column) {
+function cell(value, column, absent) {
     const made = element("td", undefined, typeof value === "number" ? "number" : "");
     made.dataset.column = column;
     if (Array.isArray(value)) made.append(spark(value));
-    else made.append(element("span", shown(value, column), "data"));
+    else made.append(element("span", shown(value, column) ?? absent, "data"));
     return made;
 }
 
 function shown(value, column) {
-    if (value === null || value === "") return "–";
+    if (value === null || value === "") return null;
     if (column === "time") return new Date(value).toLocaleTimeString();
     if (AGES.has(column)) return age(value);
     return typeof value === "number" ? value.toLocaleString("en") : value;
+}
+
+function drawRow(row, columns, absent) {
+    const line = element("tr");
+    row.forEach((value, at) => line.append(cell(value, columns[at], absent)));
+    return line;
+}
+
+// What is unfolded stays so in the next readings: `key` says which row it is.
+function fold(line, parts, key) {
+    const button = element("button", undefined, "fold"), name = line.querySelector("td > *");
+    const show = () => {
+        button.setAttribute("aria-expanded", unfolded.has(key));
+        for (const part of parts) part.hidden = !unfolded.has(key);
+    };
+    button.dataset.key = key;
+    button.addEventListener("click", () => {
+        if (!unfolded.delete(key)) unfolded.add(key);
+        show();
+    });
+    for (const part of parts) part.className = "part";
+    name.replaceWith(button);
+    button.append(name);
+    show();
 }
 
 function drawTable(table) {
@@ -69,11 +102,12 @@ function drawTable(table) {
         names.append(name);
     }
     head.append(names);
-    for (const row of table.rows) {
-        const line = element("tr");
-        row.forEach((value, at) => line.append(cell(value, table.columns[at])));
-        body.append(line);
-    }
+    table.rows.forEach((row, at) => {
+        const line = drawRow(row, table.columns, "–"), parts = table.parts[at] ?? [];
+        const below = parts.map((part) => drawRow(part, table.columns, ""));
+        if (parts.length) fold(line, below, JSON.stringify([table.title, ...row.slice(0, 2)]));
+        body.append(line, ...below);
+    });
     grid.append(head, body);
     section.append(grid);
     return section;
@@ -86,8 +120,12 @@ function drawTables(tables) {
         const key = JSON.stringify(table), old = shown.children[at];
         if (old && drawn.get(table.title) === key) return;
         drawn.set(table.title, key);
-        if (old) old.replaceWith(drawTable(table));
-        else shown.append(drawTable(table));
+        const focused = old?.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
+        const made = drawTable(table);
+        if (old) old.replaceWith(made);
+        else shown.append(made);
+        const again = [...made.querySelectorAll(".fold")].find((button) => button.dataset.key === focused);
+        again?.focus({ preventScroll: true });
     });
 }
 
@@ -115,8 +153,9 @@ function newTrouble(trouble, key) {
     const line = element("div", undefined, "command"), field = element("input"), copy = element("button", "Copy");
     field.readOnly = true;
     field.value = trouble.command;
-    field.setAttribute("aria-label", `Command for ${trouble.who || "the log"}`);
-    copy.setAttribute("aria-label", `Copy the command for ${trouble.who || "the log"}`);
+    const who = visible(trouble.who || "the log");
+    field.setAttribute("aria-label", `Command for ${who}`);
+    copy.setAttribute("aria-label", `Copy the command for ${who}`);
     copy.addEventListener("click", async () => {
         field.select();
         try {
@@ -134,14 +173,15 @@ function newTrouble(trouble, key) {
     return item;
 }
 
-function say(text, isAway) {
+function say(words, isAway) {
+    const text = visible(words);
     if (byId("state").textContent !== text) byId("state").textContent = text;
     byId("state").className = isAway ? "away" : "";
 }
 
 function draw(page) {
     newest = page;
-    byId("place").textContent = page.place;
+    byId("place").textContent = visible(page.place);
     document.title = page.troubles.length ? `(${page.troubles_total}) oncelog` : "oncelog";
     const read = page.read_ms === null ? "" : ` What is shown is of ${new Date(page.read_ms).toLocaleTimeString()}.`;
     if (page.problem) say(`The store cannot be read: ${page.problem}.${read}`, true);

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.types import ASGIApp, Message, Scope
 
 import oncelog.ui
 from oncelog.cli.shell import Settings
@@ -21,7 +22,7 @@ from oncelog.errors import UsageError
 from oncelog.metrics.addresses import Address
 from oncelog.metrics.reading import Reading
 from oncelog.ui import app
-from oncelog.ui.app import COOKIE, Page
+from oncelog.ui.app import COOKIE, MAX_VIEWERS, Page
 from oncelog.ui.troubles import Commands
 from oncelog.ui.view import view
 from oncelog.ui.watching import UNSEEN_SECONDS, Watcher
@@ -81,12 +82,27 @@ def test_every_answer_forbids_the_browser_to_load_or_run_what_is_not_of_this_pag
     assert "unsafe" not in policy
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:9466", "localhost:1", "LOCALHOST", "[::1]:9466"])
+@pytest.mark.parametrize("host", ["127.0.0.1:9466", "localhost:1", "LOCALHOST", "[::1]:9466", "[::1]"])
 def test_a_request_that_names_this_machine_gets_the_page(local: Client, host: str) -> None:
     assert local.get("/", headers={"host": host}).status_code == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:9466", "localhost.evil", "", "10.0.0.1"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "127.0.0.1.evil.example:9466",
+        "localhost.evil",
+        "",
+        "10.0.0.1",
+        "[::1].evil.example",
+        "[::1]evil:9466",
+        "[::2]",
+        "evil.example:[::1]",
+        "127.0.0.1:9466:evil.example",
+        "[]",
+    ],
+)
 def test_a_name_that_was_pointed_at_this_machine_gets_nothing(local: Client, host: str) -> None:
     for path in ("/", "/snapshot.json", "/events", "/static/ui.js"):
         assert local.get(path, headers={"host": host}).status_code == 403
@@ -187,9 +203,9 @@ def test_an_address_that_others_reach_needs_a_token(host: str, token: str | None
 def test_all_who_look_at_the_same_share_one_page_until_the_next_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[str] = []
 
-    def counted(watcher: Watcher, commands: Commands, place: str, wanted: str) -> dict[str, Any]:
+    def counted(watcher: Watcher, commands: Commands, place: str, wanted: str, told: None) -> dict[str, Any]:
         drawn.append(wanted)
-        return view(watcher, commands, place, wanted)
+        return view(watcher, commands, place, wanted, told)
 
     monkeypatch.setattr(app, "view", counted)
     seconds, walls = count(0, UNSEEN_SECONDS), count(1)
@@ -204,6 +220,54 @@ def test_all_who_look_at_the_same_share_one_page_until_the_next_reading(monkeypa
     assert drawn == ["", "t"] * 2
     assert len(set(seen[:20])) == len(set(seen[20:])) == 1
     assert seen[0] < seen[20]
+
+
+class Viewer:
+    """Looks at the page's events, as a browser does, until it leaves."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.status: int | None = None
+        self._has_answer = asyncio.Event()
+        scope: Scope = {"type": "http", "method": "GET", "path": "/events", "query_string": b""}
+        scope["headers"] = [(b"host", b"[::1]")]
+        self._task = asyncio.ensure_future(app(scope, self._stay, self._hear))
+
+    @staticmethod
+    async def _stay() -> Message:
+        """No word from the browser: it is still there."""
+        return await asyncio.Future()
+
+    async def _hear(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        else:
+            self._has_answer.set()
+
+    async def answered(self) -> int | None:
+        await self._has_answer.wait()
+        return self.status
+
+    async def leave(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+def test_one_viewer_too_many_is_told_so_until_another_one_leaves() -> None:
+    opened = Page(Watcher(lambda: Reading([])), Commands(()), "/log").app(None)
+
+    async def look() -> list[int | None]:
+        viewers = [Viewer(opened) for _ in range(MAX_VIEWERS)]
+        seen = [await one.answered() for one in viewers]
+        viewers.append(Viewer(opened))
+        seen.append(await viewers[-1].answered())
+        await viewers.pop(0).leave()
+        viewers.append(Viewer(opened))
+        seen.append(await viewers[-1].answered())
+        for one in viewers:
+            await one.leave()
+        return seen
+
+    assert asyncio.run(look()) == [200] * MAX_VIEWERS + [503, 200]
 
 
 @pytest.mark.programs

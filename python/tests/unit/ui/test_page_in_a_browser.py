@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,13 +13,10 @@ from playwright.sync_api import Browser, Page, ViewportSize, expect
 import oncelog
 from tests.support.harness.browser import DESK, PHONE, accessibility_problems, cut_off, require_chromium, running
 from tests.support.log.logs import TOPIC, send, started, tp, write_open
-from tests.support.log.shell import Shell, serving
+from tests.support.log.shell import Shell
+from tests.support.log.ui import HOSTILE, HOSTILE_SHOWN, served, take_picture
 
 pytestmark = [pytest.mark.browser, pytest.mark.programs]
-
-HOSTILE = "<img src=x onerror=\"document.title='owned'\">'; rm -rf ~ & \u202egnp.exe"
-PICTURES = os.environ.get("ONCELOG_UI_PICTURES")
-"""A folder for pictures of the page, for people who change it."""
 
 IN_TURN = pytest.mark.in_turn("the page of oncelog ui")
 
@@ -53,19 +48,11 @@ def log(shell: Shell) -> Iterator[oncelog.Log]:
 
 
 @contextmanager
-def served(shell: Shell, listen: str = "127.0.0.1:0", *more: str | Path) -> Iterator[str]:
-    with serving("ui", "--path", shell.folder, "--listen", listen, *more) as (process, url):
-        yield url
-        process.send_signal(signal.SIGINT)
-        process.wait(60)
-
-
-@contextmanager
 def shown(
     chromium: Browser, shell: Shell, viewport: ViewportSize = DESK, scheme: Scheme = "light"
 ) -> Iterator[tuple[Page, str]]:
     """The page once it shows the hanging transaction; it must not have met an error or asked another host."""
-    with served(shell) as url:
+    with served(shell.folder) as url:
         context = chromium.new_context(viewport=viewport, color_scheme=scheme)
         context.grant_permissions(["clipboard-read", "clipboard-write"], origin=url)
         page = context.new_page()
@@ -79,11 +66,6 @@ def shown(
         assert errors == []
         assert all(one.startswith(url) for one in asked)
         context.close()
-
-
-def take_picture(page: Page, name: str) -> None:
-    if PICTURES is not None:
-        Path(PICTURES, f"{name}.png").write_bytes(page.screenshot(full_page=True))
 
 
 def test_what_hangs_is_shown_with_its_command_until_somebody_runs_it(
@@ -122,7 +104,7 @@ def test_everybody_can_read_it(
 @IN_TURN
 def test_names_are_text_and_never_markup(chromium: Browser, shell: Shell, log: oncelog.Log) -> None:
     with shown(chromium, shell) as (page, _):
-        expect(page.locator("#tables")).to_contain_text(HOSTILE)
+        expect(page.locator("#tables")).to_contain_text(HOSTILE_SHOWN)
         assert page.locator("img").count() == 0
         assert "owned" not in page.title()
 
@@ -166,12 +148,12 @@ def test_a_store_that_goes_away_is_said_and_what_was_seen_stays_until_it_is_back
 def test_a_page_whose_server_was_stopped_says_so_and_goes_on_with_the_next_one(
     chromium: Browser, shell: Shell, log: oncelog.Log
 ) -> None:
-    with served(shell) as url:
+    with served(shell.folder) as url:
         page = chromium.new_page()
         page.goto(url)
         expect(page.locator("#troubles")).to_contain_text("hanging", timeout=60_000)
     expect(page.locator("#state")).to_contain_text("server does not answer", timeout=60_000)
-    with served(shell, url.removeprefix("http://").removesuffix("/")):
+    with served(shell.folder, listen=url.removeprefix("http://").removesuffix("/")):
         expect(page.locator("#state")).to_have_text("Live.", timeout=60_000)
     page.close()
 
@@ -181,7 +163,7 @@ def test_the_token_opens_the_page_once_and_leaves_the_address(
     chromium: Browser, shell: Shell, log: oncelog.Log, tmp_path: Path
 ) -> None:
     (tmp_path / "token").write_text("0123456789abcdef\n")
-    with served(shell, "0.0.0.0:0", "--token-file", tmp_path / "token") as url:
+    with served(shell.folder, "--token-file", tmp_path / "token", listen="0.0.0.0:0") as url:
         url = url.replace("0.0.0.0", "127.0.0.1")
         page = chromium.new_page()
         refused = page.goto(url)

@@ -11,8 +11,9 @@ import pytest
 from oncelog.errors import RetriableError
 from oncelog.metrics import catalogue as c
 from oncelog.metrics.reading import Holder, Reading
+from oncelog.ui.tables import ROWS_SHOWN
 from oncelog.ui.troubles import Commands, find_troubles
-from oncelog.ui.view import ROWS_SHOWN, view
+from oncelog.ui.view import view
 from oncelog.ui.watching import LOOKED_AT_SECONDS, UNSEEN_SECONDS, Watcher
 
 COMMANDS = Commands(("--path", "/data/log"))
@@ -20,6 +21,10 @@ COMMANDS = Commands(("--path", "/data/log"))
 
 def holder(name: str = "loader-0", state: str = "overdue", kind: str = "transaction", age: float = 100) -> Holder:
     return Holder(kind, name, 3 if kind == "round" else None, state, age, 60, ("t-0",), ("readers",))
+
+
+def hanging(fate: str, partition: str = "t-0") -> Holder:
+    return Holder("transaction", "loader-0", None, "hanging", 5, 0, (partition,), (), can_abort=False, fate=fate)
 
 
 def reading(*holders: Holder, lag: float = 0, batch: str = "undecided", age: float = 0) -> Reading:
@@ -166,14 +171,30 @@ def test_a_batch_that_is_not_visible_is_completed_by_what_its_target_has(target:
     assert [one.command for one in find_troubles(seen, Commands(("--znodes", "/ledger")))] == [f"oncelog {command}"]
 
 
-def test_a_transaction_of_kafka_is_looked_at_closer_as_its_abort_takes_a_sink() -> None:
+@pytest.mark.parametrize(
+    ("seen", "command"),
+    [
+        (replace(holder(), can_abort=False), "txn find-hanging --brokers h1:9092"),  # its abort takes a sink
+        (hanging("committed"), "txn repair --brokers h1:9092 --partition=t-0"),
+        (hanging("aborted"), "txn repair --brokers h1:9092 --partition=t-0"),
+        (hanging("unknown"), "txn repair --dry-run --brokers h1:9092 --partition=t-0"),
+        (hanging("running"), "txn find-hanging --brokers h1:9092"),
+        (hanging("committed", "-x; rm -rf ~-0"), "txn repair --brokers h1:9092 '--partition=-x; rm -rf ~-0'"),
+        (hanging("committed", "\u202egnp.exe-0"), ""),
+    ],
+)
+def test_a_transaction_of_kafka_that_nobody_ends_is_repaired_where_it_hangs(seen: Holder, command: str) -> None:
     commands = Commands(("--brokers", "h1:9092"), ("kafka",))
-    seen = reading(replace(holder(), can_abort=False), age=301, batch="decided")
 
-    assert [one.command for one in find_troubles(seen, commands)] == [
-        "oncelog kafka batch show --brokers h1:9092 -- copy",
-        "oncelog kafka txn describe --brokers h1:9092 -- loader-0",
-    ]
+    (found,) = find_troubles(reading(seen), commands)
+
+    assert found.command == (f"oncelog kafka {command}" if command else "")
+
+
+def test_a_batch_of_kafka_is_looked_at_with_its_participants() -> None:
+    seen = reading(age=301, batch="decided")
+    (found,) = find_troubles(seen, Commands(("--brokers", "h1:9092"), ("kafka",)))
+    assert found.command == "oncelog kafka batch show --brokers h1:9092 -- copy"
 
 
 def test_what_is_young_or_decided_is_no_trouble() -> None:
