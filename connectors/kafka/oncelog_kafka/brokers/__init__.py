@@ -4,6 +4,7 @@ client      one kafka-python client, and its errors
 requests    transactions, tokens, settings
 partitions  entries of a command log
 producers   what partitions know about transactions, and their markers
+transactions  a transaction, as a producer writes one
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.brokers.partitions import KafkaPartitions
 from oncelog_kafka.brokers.producers import KafkaProducers
 from oncelog_kafka.brokers.requests import KafkaRequests
+from oncelog_kafka.brokers.transactions import KafkaTransactions
 from oncelog_kafka.control.requests import ControlRequests
 from oncelog_kafka.patience import PatientBrokers
 
-__all__ = ["Brokers", "KafkaPartitions", "KafkaProducers", "KafkaRequests"]
+__all__ = ["Brokers", "KafkaPartitions", "KafkaProducers", "KafkaRequests", "KafkaTransactions"]
 
 
 class Brokers(PatientBrokers):
