@@ -134,6 +134,7 @@ GENERATION_AGE = gauge(
 DEAD_FILES = gauge(
     "oncelog_collection_dead_files", "Files that the last collection found unreferenced, and kept for a later one"
 )
+DEAD_BYTES = gauge("oncelog_collection_dead_size_bytes", "Size of these files, which a later `oncelog gc` removes")
 
 LOG: Final = (
     LOG_INFO,
@@ -158,6 +159,7 @@ LOG: Final = (
     GENERATION,
     GENERATION_AGE,
     DEAD_FILES,
+    DEAD_BYTES,
 )
 
 # Ledgers --------------------------------------------------------------------------------------------------------------
