@@ -126,7 +126,8 @@ def test_a_page_of_a_cluster_is_the_catalogue_no_more_and_no_less(world: World, 
         "--group",
         group,
     ) as (_, url):
-        page: Page = until(lambda: found if value(found := page_at(url), ASKED) is not None else None)
+        until(lambda: value(page_at(url), ASKED) is not None)
+        page: Page = page_at(url)
 
     assert value(page, c.UP) == 1
     assert value(page, LEFT_OPEN, verdict="committed") == 0

@@ -261,6 +261,25 @@ QUERY: Final = (
     SINK_ABORTED,
 )
 
+# Stores, in any process -----------------------------------------------------------------------------------------------
+
+STORE_STEP = Metric(
+    "oncelog_store_step_seconds",
+    MetricKind.HISTOGRAM,
+    "How long steps on a znode store took, with their reads, their write, and both again after a conflict, by result: "
+    "done, failed",
+    ("result",),
+)
+STORE_WRITE = Metric(
+    "oncelog_store_write_seconds",
+    MetricKind.HISTOGRAM,
+    "How long the writes of steps took, each one round trip, by result: written, conflict (others were faster, so the "
+    "step is run again), unanswered (the write may have happened; the step is run again), failed",
+    ("result",),
+)
+
+STORE: Final = (STORE_STEP, STORE_WRITE)
+
 
 def render_markdown_table(metrics: Iterable[Metric]) -> str:
     """The metrics as a Markdown table."""
