@@ -61,6 +61,7 @@ def source_opener(
     """
     client, open_ledger = driver(), known_ledger_opener(settings)
     asked = python_driver() if topics or groups else None
+    asking = left_open(client, open_ledger, every_ms)  # once: a source that is opened again asks no more often
 
     def open_source() -> KafkaSource:
         with ExitStack() as opening:
@@ -70,7 +71,7 @@ def source_opener(
                 watched = Watched(opening.enter_context(closing(KafkaTopics(asked))), topics, groups)
             store = open_ledger()
             opening.pop_all()
-            return KafkaSource(brokers, store, watched, left_open(client, open_ledger, every_ms))
+            return KafkaSource(brokers, store, watched, asking)
 
     return open_source
 

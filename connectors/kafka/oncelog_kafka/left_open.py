@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Final
 
 from oncelog.errors import OncelogError
@@ -48,7 +48,7 @@ Partitions = Collection[tuple[str, int]] | None
 
 
 class LeftOpen:
-    """Searches again and again, as often as it may.
+    """Searches again and again, as often as it may, for one exporter after another.
 
     Args:
         search: asks partitions, and the coordinators and ledgers about what is open there. Called in another thread.
@@ -62,7 +62,6 @@ class LeftOpen:
         self._search = search
         self._every_ms = every_ms
         self._clock = clock
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="oncelog-partitions")
         self._running: Future[Search] | None = None
         self._is_of_all = True
         self._began_ms = 0
@@ -86,8 +85,9 @@ class LeftOpen:
         reading.put(ASKED, self._asked_ms / 1000)
 
     def close(self) -> None:
-        """Start no more searches, and wait for the one that runs."""
-        self._worker.shutdown(cancel_futures=True)
+        """Wait for the search that runs."""
+        if self._running is not None:
+            wait([self._running])
 
     def _start(self, now_ms: int) -> None:
         hanging = set() if self._found is None else {(one.topic, one.partition) for one in self._found.hangs}
@@ -99,7 +99,9 @@ class LeftOpen:
         else:
             return
         self._began_ms = now_ms
-        self._running = self._worker.submit(self._search, None if self._is_of_all else hanging)
+        worker = ThreadPoolExecutor(1, thread_name_prefix="oncelog-partitions")  # whose thread ends with the search
+        self._running = worker.submit(self._search, None if self._is_of_all else hanging)
+        worker.shutdown(wait=False)
 
     def _take(self, done: Future[Search]) -> None:
         try:

@@ -100,3 +100,14 @@ def test_a_search_that_failed_leaves_no_value_and_is_repeated_soon(caplog: pytes
     assert "the brokers are away" in caplog.text
     assert dict(after.values[LEFT_OPEN]) == {(verdict.value,): 0 for verdict in Verdict}
     assert world.asked == [None, {("topic", 1)}, None]
+
+
+def test_an_exporter_that_is_opened_again_asks_no_more_often_and_knows_what_was_found() -> None:
+    world = Searched(HANGS, SOUND)
+    world.later(0)
+    world.left_open.close()
+
+    assert counts(world.later(1)) == {"committed": 1}
+    assert world.asked == [None]
+    assert counts(world.later(AGAIN_MS)) == {}
+    world.left_open.close()

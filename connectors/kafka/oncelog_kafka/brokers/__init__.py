@@ -1,9 +1,9 @@
 """The Kafka brokers, as the driver asks them. The home of kafka-python.
 
-client      one kafka-python client, and its errors
-requests    transactions, tokens, settings
-partitions  entries of a command log
-producers   what partitions know about transactions, and their markers
+client        one kafka-python client, and its errors
+requests      transactions, tokens, settings
+partitions    entries of a command log
+producers     what partitions know about transactions, and their markers
 transactions  a transaction, as a producer writes one
 """
 
