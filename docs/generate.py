@@ -140,6 +140,11 @@ the query. The first {QUERIES_MOST} queries of a driver have series of their own
 Metrics of sinks are those of `foreachBatch`; a sink by `format` only shows in its query.
 
 {catalogue.render_markdown_table(catalogue.QUERY)}
+## Stores
+`oncelog.spark.observe`, of the driver, and `oncelog.metrics.stores.observe`, of any process. What tasks ask is not in
+them.
+
+{catalogue.render_markdown_table(catalogue.STORE)}
 ## Alerts
 `oncelog exporter --rules` prints them as a file of rules, and `oncelog kafka exporter --rules` also those on Kafka.
 Change the numbers to your own. Each links to its page of the runbook, and so does its annotation `runbook_url`.

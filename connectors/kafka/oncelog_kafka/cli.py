@@ -25,6 +25,7 @@ from oncelog_kafka.exporter_cli import exporter
 from oncelog_kafka.hanging_cli import find_hanging, repair
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.options import DEFAULT_LEDGER_TOPIC
+from oncelog_kafka.restore_cli import restore
 from oncelog_kafka.ui_cli import ui
 
 _NAMED = "export ONCELOG_KAFKA_BROKERS=h1:9092\n"
@@ -101,6 +102,7 @@ def abort(settings: Settings, prefix: str) -> None:
 
 txn.add_command(find_hanging)
 txn.add_command(repair)
+txn.add_command(restore)
 
 
 # Batches --------------------------------------------------------------------------------------------------------------

@@ -26,3 +26,12 @@ class RepairCrashPoint(StrEnum):
     SAVED = "kafka.repair.saved"
     END = "kafka.repair.end"
     ENDED = "kafka.repair.ended"
+
+
+class RestoreCrashPoint(StrEnum):
+    """Those of ``oncelog kafka txn restore``, in its order."""
+
+    FENCED = "kafka.restore.fenced"
+    WRITTEN = "kafka.restore.written"
+    COMMIT = "kafka.restore.commit"
+    COMMITTED = "kafka.restore.committed"

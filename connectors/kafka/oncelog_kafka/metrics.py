@@ -19,6 +19,7 @@ from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.brokers.topics import KafkaTopics
 from oncelog_kafka.inspection import HANGING_BEYOND_MS
 from oncelog_kafka.ledger import KAFKA_LEDGERS
+from oncelog_kafka.left_open import PARTITIONS, LeftOpen
 from oncelog_kafka.participants import ONGOING, Listed, Transaction, of_prefix
 
 STATES: Final = (
@@ -76,7 +77,7 @@ GROUP_LAG_TO_END = gauge(
 CLUSTER: Final = (TRANSACTIONS, HANGING, OLDEST_OPEN, UNDECIDED_AGE)
 OFFSETS: Final = (STABLE_END, LOG_END, GROUP_LAG, GROUP_LAG_TO_END)
 SINKS: Final = (SINK_OPEN, TIME_LEFT)
-KAFKA: Final = (*CLUSTER, *SINKS, *OFFSETS)
+KAFKA: Final = (*CLUSTER, *PARTITIONS, *SINKS, *OFFSETS)
 
 
 ALERTS: Final = (
@@ -95,6 +96,14 @@ ALERTS: Final = (
         "page",
         "A transaction is beyond its time-out, and its coordinator has not aborted it: oncelog kafka txn find-hanging.",
         "kafka-readers-stand-still",
+    ),
+    Alert(
+        "OncelogKafkaMarkerLeftOut",
+        "oncelog_kafka_transactions_left_open > 0",
+        "5m",
+        "page",
+        "A partition has a transaction open that nobody ends, and readers stop there: oncelog kafka txn find-hanging.",
+        "kafka-marker-left-out",
     ),
     Alert(
         "OncelogKafkaBatchRunsOutOfTime",
@@ -134,14 +143,22 @@ class KafkaSource:
         brokers: of the cluster.
         store: where the ledgers are; None if there are none yet.
         watched: None for no offsets.
+        left_open: None if the partitions are not asked.
     """
 
     metrics: Final[Sequence[Metric]] = (*KAFKA, *catalogue.LEDGER)
 
-    def __init__(self, brokers: Brokers, store: ZnodeStore | None, watched: Watched | None = None) -> None:
+    def __init__(
+        self,
+        brokers: Brokers,
+        store: ZnodeStore | None,
+        watched: Watched | None = None,
+        left_open: LeftOpen | None = None,
+    ) -> None:
         self._brokers = brokers
         self._store = store
         self._watched = watched
+        self._left_open = left_open
 
     def read(self) -> Reading:
         """Everything at about one moment.
@@ -166,6 +183,8 @@ class KafkaSource:
             read_sinks(reading, self._store, listed, still_open, now_ms)
         if self._watched is not None:
             read_offsets(reading, self._watched)
+        if self._left_open is not None:
+            self._left_open.read(reading)
 
     def close(self) -> None:
         """Close the connections."""
@@ -174,6 +193,8 @@ class KafkaSource:
             self._store.close()
         if self._watched is not None:
             self._watched.asked.close()
+        if self._left_open is not None:
+            self._left_open.close()
 
 
 def read_transactions(

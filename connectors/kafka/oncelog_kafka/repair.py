@@ -3,26 +3,21 @@
 A repair is one request: the marker that was left out. If it is a commit, the rows become visible where they are, and
 nothing has to be written again. If it is an abort that might drop committed rows, they are saved to a file before:
 
-    save the rows   a crash leaves at most a temporary file; the next run saves them again
+    save the rows   a crash leaves at most a temporary file; the next run removes it, and saves them again
     the marker      the partition has it, or not; the next run finds out, because nothing hangs there any more
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import NamedTemporaryFile
-from typing import Any
 
-import fastavro
-
-from oncelog import folders
 from oncelog.crash_points import reach
-from oncelog.errors import FileWriteError, UsageError
+from oncelog.errors import UsageError
 from oncelog.ports import ZnodeStore
-from oncelog_kafka import end_txn
+from oncelog.znodes.clock import wall_ms
+from oncelog_kafka import end_txn, saved_rows
 from oncelog_kafka.brokers.producers import KafkaProducers, Marker, Row
 from oncelog_kafka.crash_points import RepairCrashPoint
 from oncelog_kafka.errors import BrokerAccessError
@@ -31,35 +26,13 @@ from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.participants import Transaction
 from oncelog_kafka.patience import refusal
 from oncelog_kafka.ports import Brokers
+from oncelog_kafka.saved_rows import Origin
 
 MAX_TIMEOUT = "transaction.max.timeout.ms"
 _DEFAULT_MAX_TIMEOUT_MS = 900_000
 
 SLACK_MS = 300_000
 """How long after the cluster's longest time-out a transaction that no coordinator knows counts as forgotten."""
-
-ROWS_SCHEMA = {
-    "type": "record",
-    "name": "Row",
-    "fields": [
-        {"name": "offset", "type": "long"},
-        {"name": "timestamp_ms", "type": "long"},
-        {"name": "key", "type": ["null", "bytes"]},
-        {"name": "value", "type": ["null", "bytes"]},
-        {
-            "name": "headers",
-            "type": {
-                "type": "array",
-                "items": {
-                    "type": "record",
-                    "name": "Header",
-                    "fields": [{"name": "key", "type": "string"}, {"name": "value", "type": ["null", "bytes"]}],
-                },
-            },
-        },
-    ],
-}
-"""Avro schema of a file of saved rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +85,18 @@ def find(
     if not suspects:
         return Search((), not_asked)
     again, _ = producers.open_transactions({(one.topic, one.partition) for one in suspects.values()})
-    max_timeout_ms = (brokers.broker_setting(MAX_TIMEOUT) or _DEFAULT_MAX_TIMEOUT_MS) + SLACK_MS
+    max_timeout_ms = longest_timeout_ms(brokers) + SLACK_MS
     recorded = _recorded(store) if store is not None else Recorded()
     now_ms = brokers.clock.now_ms()
     judged = (
         judge(one, known.get(one.producer_id), recorded, now_ms, max_timeout_ms) for one in again if one.key in suspects
     )
     return Search([hang for hang in judged if hang is not None], not_asked)
+
+
+def longest_timeout_ms(brokers: Brokers) -> int:
+    """The longest time-out that a transaction of the cluster may have."""
+    return brokers.broker_setting(MAX_TIMEOUT) or _DEFAULT_MAX_TIMEOUT_MS
 
 
 def repair(
@@ -250,30 +228,18 @@ def save(producers: KafkaProducers, hang: Hang, folder: Path) -> tuple[Path, int
         The file, and how many rows it has.
     """
     path = folder / f"{hang.place}-{hang.start_offset}-{hang.producer_id}.{hang.epoch}.avro"
-    counted = 0
-
-    def rows() -> Iterator[dict[str, Any]]:
-        nonlocal counted
-        for row in _rows_of(producers, hang):
-            counted += 1
-            yield _avro(row)
-
-    try:
-        folders.make(folder)
-        with NamedTemporaryFile(dir=folder, prefix=f".{path.name}.", delete=False) as file:
-            fastavro.writer(file, ROWS_SCHEMA, rows(), codec="deflate")
-            file.flush()
-            os.fsync(file.fileno())
-        reach(RepairCrashPoint.SAVE)
-        Path(file.name).replace(path)
-        folders.sync(folder)
-    except OSError as error:
-        raise FileWriteError(
-            "the rows could not be saved, and nothing was repaired; fix the stated reason, and try again",
-            file=str(path),
-            reason=error.strerror or str(error),
-        ) from error
-    return path, counted
+    topic_id = producers.topic_id((hang.topic, hang.partition)) or ""
+    origin = Origin(
+        producers.cluster_id(),
+        hang.topic,
+        topic_id,
+        hang.partition,
+        hang.start_offset,
+        hang.producer_id,
+        hang.epoch,
+        wall_ms(),
+    )
+    return path, saved_rows.save(path, origin, _rows_of(producers, hang))
 
 
 def _rows_of(producers: KafkaProducers, hang: Hang) -> Iterator[Row]:
@@ -283,8 +249,3 @@ def _rows_of(producers: KafkaProducers, hang: Hang) -> Iterator[Row]:
             if isinstance(one, Marker):
                 return
             yield one
-
-
-def _avro(row: Row) -> dict[str, Any]:
-    headers = [{"key": key, "value": value} for key, value in row.headers]
-    return {**row._asdict(), "headers": headers}

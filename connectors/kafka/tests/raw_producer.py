@@ -159,7 +159,7 @@ class RawProducer:
         """The answer; a fresh broker has no coordinator until one is asked for."""
 
         def ask() -> Any:
-            (answer,) = self._requests._ask_each([(key, request)], kind)
+            (answer,) = self._requests.ask_each([(key, request)], kind)
             return None if isinstance(answer, str) else answer
 
         return until(ask)

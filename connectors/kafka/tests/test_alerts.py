@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,18 +23,21 @@ from oncelog.metrics.alerts import ALERTS, render_rules
 from oncelog.metrics.exposition import Address, CollectorRegistry, ReadingCollector, served
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog.znodes.clock import SystemClock
+from oncelog_kafka import exporter_cli
 from oncelog_kafka import metrics as k
-from oncelog_kafka.brokers import Brokers
+from oncelog_kafka.brokers import Brokers, KafkaRequests
+from planted_hangs import UNGUARDED
+from planted_hangs import World as PlantedHangs
 from tests.support.docs.blocks import ROOT
 from tests.support.harness.waiting import until
-from tests.support.servers.kafka import Transaction
+from tests.support.servers.kafka import TV2_VERSION, Transaction, running_broker
 from tests.support.servers.prometheus import Prometheus, require_prometheus, running_prometheus
 
 pytestmark = [pytest.mark.programs, pytest.mark.servers]
 
 SYMPTOMS = ROOT / "docs" / "operations" / "symptoms"
 STANDS_STILL, HANGS = "OncelogKafkaReadersStandStill", "OncelogKafkaTransactionHangs"
-RUNS_OUT = "OncelogKafkaBatchRunsOutOfTime"
+RUNS_OUT, LEFT_OUT = "OncelogKafkaBatchRunsOutOfTime", "OncelogKafkaMarkerLeftOut"
 RULES = render_rules([replace(alert, lasts="0s") for alert in (*ALERTS, *k.ALERTS)])
 
 
@@ -49,7 +52,12 @@ class LaterClock(SystemClock):
 def page_of(world: World, ledger: Path) -> Iterator[str]:
     """The address of the page that an exporter serves of the cluster and the ledger."""
     brokers = Brokers({"bootstrap_servers": world.broker.address}, LaterClock())
-    source = k.KafkaSource(brokers, metadata.open_metadata(str(ledger)))
+    with page_from(k.KafkaSource(brokers, metadata.open_metadata(str(ledger)))) as page:
+        yield page
+
+
+@contextmanager
+def page_from(source: k.KafkaSource) -> Iterator[str]:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector := ReadingCollector(source.read))
     with served(registry, Address("127.0.0.1", 0)) as url:
@@ -113,3 +121,27 @@ def test_a_batch_that_died_behind_its_decision_runs_out_of_time_until_it_is_comm
     until(lambda: not firing(prometheus, world), tell=prometheus.firing)
 
     assert sorted(world.values()) == sorted([*FIRST, *SECOND])
+
+
+def test_a_transaction_that_its_coordinator_left_open_hangs_until_it_is_repaired(tmp_path: Path) -> None:
+    require_prometheus()
+    with (
+        running_broker(tmp_path / "kafka", version=TV2_VERSION, settings=UNGUARDED) as broker,
+        closing(KafkaRequests({"bootstrap_servers": broker.address})) as requests,
+    ):
+        client = {"bootstrap_servers": broker.address}
+        hangs = PlantedHangs(broker, 2, requests)
+        hangs.leave_open("lost")
+        left_open = exporter_cli.left_open(client, lambda: None, every_ms=0)
+        with (
+            page_from(k.KafkaSource(Brokers(client), None, left_open=left_open)) as page,
+            running_prometheus(tmp_path / "prometheus", [page], RULES) as prometheus,
+        ):
+            until(lambda: [one["alertname"] for one in prometheus.firing()] == [LEFT_OUT], tell=prometheus.firing)
+            command = "oncelog kafka txn repair --save /data/saved"
+            assert command in (SYMPTOMS / "kafka-marker-left-out.md").read_text()
+            done = hangs.ask("txn", "repair", "--save", str(tmp_path / "saved"), says="y\n")
+            until(lambda: not prometheus.firing(), tell=prometheus.firing)
+
+        assert done.exit_code == 0, done.output
+        assert sorted(hangs.values()) == ["lost", "seen"]

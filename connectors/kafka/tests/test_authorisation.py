@@ -22,6 +22,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from oncelog import metadata
+from oncelog.errors import UsageError
 from oncelog.ledger.progress import GroupProgress
 from oncelog.ports import Create, ZnodeStore
 from oncelog.protocol.batch_ledger import BatchRequest
@@ -29,18 +30,22 @@ from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.testing.server_process import free_ports
 from oncelog.types import TopicPartition
+from oncelog.znodes.clock import wall_ms
 from oncelog.znodes.replicated import store as replicated
-from oncelog_kafka import admin_settings, ledger_store, ledger_topic, repair
+from oncelog_kafka import admin_settings, ledger_store, ledger_topic, repair, saved_rows
 from oncelog_kafka import options as sink_options
 from oncelog_kafka.admin_settings import JavaClient
-from oncelog_kafka.brokers import Brokers, KafkaProducers
+from oncelog_kafka.brokers import Brokers, KafkaProducers, KafkaRequests, KafkaTransactions
+from oncelog_kafka.brokers.producers import Row
 from oncelog_kafka.data_plane import SparkJob
 from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError
 from oncelog_kafka.hanging import OpenInPartition
+from oncelog_kafka.restore import Restored, Restoring
+from oncelog_kafka.saved_rows import Origin, SavedRows
 from oncelog_kafka.target import KafkaTarget
 from reads import Source
 from tests.support.connectors.kafka_sink import committed, options, rows, values
-from tests.support.servers.kafka import KafkaBroker, fresh_name, require_broker, require_shims, send
+from tests.support.servers.kafka import KafkaBroker, Transaction, fresh_name, require_broker, require_shims, send
 
 pytestmark = pytest.mark.in_turn("access control lists")
 
@@ -336,13 +341,17 @@ def test_a_source_of_whole_batches_needs_to_read_the_ledger_and_its_settings(
 # Repair ---------------------------------------------------------------------------------------------------------------
 
 
+def client_of(guarded: Guarded) -> dict[str, Any]:
+    """Settings of that user's client."""
+    login = {name.removeprefix("kafka."): value for name, value in LOGIN.items()}
+    settings = admin_settings.derive({**login, "bootstrap.servers": guarded.address}, {})
+    assert not isinstance(settings, JavaClient)
+    return settings
+
+
 def test_a_partition_that_may_not_be_read_is_named_and_a_marker_needs_alter_on_the_cluster(guarded: Guarded) -> None:
     topic = guarded.broker.create_topic(fresh_name("hanging"))
-    settings = admin_settings.derive(
-        {name.removeprefix("kafka."): value for name, value in LOGIN.items()} | {"bootstrap.servers": guarded.address},
-        {},
-    )
-    assert not isinstance(settings, JavaClient)
+    settings = client_of(guarded)
     nothing = OpenInPartition(topic, 0, 1, 0, 0, 0, 0)
     with (
         guarded.allowed([(TOPIC, topic, DESCRIBE)]),
@@ -356,3 +365,48 @@ def test_a_partition_that_may_not_be_read_is_named_and_a_marker_needs_alter_on_t
     assert found.hangs == ()
     assert found.not_asked == [(topic, 0, "TOPIC_AUTHORIZATION_FAILED")]
     assert refused.value.fields["topic"] == topic
+
+
+def dropped(guarded: Guarded, folder: Path) -> SavedRows:
+    """A file of a row that an abort dropped."""
+    topic = guarded.broker.create_topic(fresh_name("dropped"))
+    Transaction(guarded.broker).send(topic, "a").abort()
+    with closing(KafkaProducers({"bootstrap_servers": guarded.broker.address})) as producers:
+        row = next(one for one in producers.read(topic, 0, 0) if isinstance(one, Row))
+        topic_id = producers.topic_id((topic, 0)) or ""
+        origin = Origin(producers.cluster_id(), topic, topic_id, 0, row.offset, row.producer_id, row.epoch, wall_ms())
+    path = folder / "saved.avro"
+    saved_rows.save(path, origin, [row])
+    return saved_rows.load(path)
+
+
+def restore(guarded: Guarded, saved: SavedRows) -> Restored:
+    settings = client_of(guarded)
+    with (
+        closing(Brokers(settings)) as brokers,
+        closing(KafkaProducers(settings)) as producers,
+        closing(KafkaRequests(settings)) as requests,
+    ):
+        return Restoring(producers, brokers, KafkaTransactions(requests)).restore(saved)
+
+
+@pytest.mark.parametrize("missing", [None, "READ", "WRITE", "id", "group", "settings"])
+def test_a_restore_needs_what_the_guide_lists(guarded: Guarded, missing: str | None, tmp_path: Path) -> None:
+    saved = dropped(guarded, tmp_path)
+    topic = saved.origin.topic
+    rights = {
+        "READ": (TOPIC, topic, READ),
+        "WRITE": (TOPIC, topic, WRITE),
+        "id": (TRANSACTIONAL_ID, "oncelog-restore-", WRITE),
+        "group": (GROUP, "oncelog-restore-", READ),
+        "settings": (ResourceType.CLUSTER, "kafka-cluster", ACLOperation.DESCRIBE_CONFIGS),
+    }
+
+    with guarded.allowed(right for name, right in rights.items() if name != missing):
+        if missing is None:
+            assert restore(guarded, saved).is_ours
+        else:
+            with pytest.raises(UsageError if missing == "settings" else BrokerAccessError):
+                restore(guarded, saved)
+
+    assert values(guarded.broker, topic) == ([] if missing else ["a"])

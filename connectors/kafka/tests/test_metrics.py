@@ -25,6 +25,7 @@ from oncelog_kafka import metrics as k
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.brokers.topics import KafkaTopics
 from oncelog_kafka.crash_points import KafkaCrashPoint
+from oncelog_kafka.left_open import ASKED, LEFT_OPEN
 from oncelog_kafka.metrics import KafkaSource, Watched
 from tests.support.harness.waiting import until
 from tests.support.log.pages import Page, check_catalogued, page_at, value
@@ -125,9 +126,11 @@ def test_a_page_of_a_cluster_is_the_catalogue_no_more_and_no_less(world: World, 
         "--group",
         group,
     ) as (_, url):
+        until(lambda: value(page_at(url), ASKED) is not None)
         page: Page = page_at(url)
 
     assert value(page, c.UP) == 1
+    assert value(page, LEFT_OPEN, verdict="committed") == 0
     assert value(page, c.BATCH_STATE, target="kafka", prefix=world.prefix, state="decided") == 1
     assert value(page, k.GROUP_LAG, group=group, topic=world.topic, partition="0") == 2
     check_catalogued(page, {*c.EXPORTER, *k.KAFKA, *c.LEDGER} - {c.READ_ERRORS})

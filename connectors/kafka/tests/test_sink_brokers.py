@@ -50,13 +50,13 @@ def test_all_transactions_of_a_coordinator_that_is_gone_find_the_next_one(
     for name in names:
         requests._client._manager.cluster._coordinators[CoordinatorType.TRANSACTION, name] = NO_NODE
     asked: list[int] = []
-    ask = requests._ask_each
+    ask = requests.ask_each
 
     def counted(some: Sequence[tuple[str, Any]]) -> list[Any]:
         asked.append(len(some))
         return ask(some)
 
-    monkeypatch.setattr(requests, "_ask_each", counted)
+    monkeypatch.setattr(requests, "ask_each", counted)
 
     assert set(brokers.describe(names)) == set(names)
     assert len(asked) == 2

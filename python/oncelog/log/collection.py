@@ -16,7 +16,7 @@ does the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -135,6 +135,11 @@ def _remove(files: FileStore, names: Iterable[str]) -> dict[str, FileUnavailable
 def count_files(files: FileStore) -> int:
     """The number of files that a collection checks."""
     return sum(1 for _ in _all_files(files))
+
+
+def size_of(files: FileStore, names: Collection[str]) -> int:
+    """The total size of these files, in bytes. Lists all files of the log, unless there are no names."""
+    return sum(size for name, size, _ in _all_files(files) if name in names) if names else 0
 
 
 def referenced_files(store: ZnodeStore, index_files: IndexFiles) -> set[str]:

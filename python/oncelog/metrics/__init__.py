@@ -6,5 +6,6 @@ dashboards  a panel for every metric
 reading     what was read at one moment
 logs        reads a log
 ledgers     reads the ledgers of a store
+stores      what a process asks of znode stores
 exposition  serves readings; the home of prometheus_client
 """

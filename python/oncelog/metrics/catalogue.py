@@ -134,6 +134,7 @@ GENERATION_AGE = gauge(
 DEAD_FILES = gauge(
     "oncelog_collection_dead_files", "Files that the last collection found unreferenced, and kept for a later one"
 )
+DEAD_BYTES = gauge("oncelog_collection_dead_size_bytes", "Size of these files, which a later `oncelog gc` removes")
 
 LOG: Final = (
     LOG_INFO,
@@ -158,6 +159,7 @@ LOG: Final = (
     GENERATION,
     GENERATION_AGE,
     DEAD_FILES,
+    DEAD_BYTES,
 )
 
 # Ledgers --------------------------------------------------------------------------------------------------------------
@@ -258,6 +260,25 @@ QUERY: Final = (
     SINK_REWRITTEN,
     SINK_ABORTED,
 )
+
+# Stores, in any process -----------------------------------------------------------------------------------------------
+
+STORE_STEP = Metric(
+    "oncelog_store_step_seconds",
+    MetricKind.HISTOGRAM,
+    "How long steps on a znode store took, with their reads, their write, and both again after a conflict, by result: "
+    "done, failed",
+    ("result",),
+)
+STORE_WRITE = Metric(
+    "oncelog_store_write_seconds",
+    MetricKind.HISTOGRAM,
+    "How long the writes of steps took, each one round trip, by result: written, conflict (others were faster, so the "
+    "step is run again), unanswered (the write may have happened; the step is run again), failed",
+    ("result",),
+)
+
+STORE: Final = (STORE_STEP, STORE_WRITE)
 
 
 def render_markdown_table(metrics: Iterable[Metric]) -> str:

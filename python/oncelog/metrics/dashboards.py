@@ -37,6 +37,7 @@ SECTIONS: Final = (
     ("Log", catalogue.LOG),
     ("Ledgers", catalogue.LEDGER),
     ("Queries", catalogue.QUERY),
+    ("Stores", catalogue.STORE),
 )
 
 

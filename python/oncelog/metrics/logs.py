@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import TypeVar, cast
 
 from oncelog.clients import offset_lookup
 from oncelog.clients.services import LogServices
@@ -26,6 +27,8 @@ from oncelog.types import IsolationLevel, Outcome, TopicIdPartition
 from oncelog.znodes import paths
 from oncelog.znodes.log_payloads import decode_generation
 
+T = TypeVar("T")
+
 TRANSACTION_STATES = ("open", "overdue", "prepared", "decided")
 ROUND_STATES = ("open", "overdue", "decided")
 
@@ -41,7 +44,7 @@ class LogReader:
         self._store = services.store
         self._index_files = services.new_index_files()
         self._lags: dict[_Spot, int] = {}
-        self._counted: dict[str, tuple[int, int]] = {}
+        self._counts: dict[str, tuple[int, object]] = {}
 
     def read(self) -> Reading:
         """Everything at about one moment.
@@ -60,7 +63,7 @@ class LogReader:
         _read_partitions(reading, seen, owners)
         _read_owners(reading, owners)
         reading.holders = [_holder(owner) for owner in owners]
-        ids = self._count(paths.TRANSACTIONS, lambda: len(self._store.children(paths.TRANSACTIONS)))
+        ids = self._counted(paths.TRANSACTIONS, lambda: len(self._store.children(paths.TRANSACTIONS)), 0)
         reading.put(c.TRANSACTIONAL_IDS, ids)
         reading.put(c.GROUPS, len(found))
         self._read_groups(reading, found, seen)
@@ -103,21 +106,29 @@ class LogReader:
             raise CorruptDataError("the store holds no log", path=paths.GENERATION)
         reading.put(c.GENERATION, decode_generation(znode.data))
         reading.put(c.GENERATION_AGE, max(now_ms - znode.stat.mtime_ms, 0) / 1000)
-        dead_files = self._count(paths.CANDIDATES, lambda: len(collection.read_candidates(self._store)))
+        dead_files, dead_bytes = self._counted(paths.CANDIDATES, self._dead_files, (0, 0))
         reading.put(c.DEAD_FILES, dead_files)
+        reading.put(c.DEAD_BYTES, dead_bytes)
 
-    def _count(self, path: str, count: Callable[[], int]) -> int:
-        """A number that changes with the znode at `path`, which is set whenever a child comes or goes.
+    def _dead_files(self) -> tuple[int, int]:
+        """How many they are, and their size in bytes, for which all files of the log are listed."""
+        names = collection.read_candidates(self._store)
+        return len(names), collection.size_of(self._services.files, names)
+
+    def _counted(self, path: str, count: Callable[[], T], none: T) -> T:
+        """What changes with the znode at `path`, which is set whenever a child comes or goes.
 
         There may be tens of thousands: they are only counted again after a change.
+
+        Args:
+            none: if there is no such znode.
         """
         znode = self._store.get(path)
         if znode is None:
-            return 0
-        known = self._counted.get(path)
-        if known is None or known[0] != znode.stat.mzxid:
-            known = self._counted[path] = znode.stat.mzxid, count()
-        return known[1]
+            return none
+        if path not in self._counts or self._counts[path][0] != znode.stat.mzxid:
+            self._counts[path] = znode.stat.mzxid, count()
+        return cast(T, self._counts[path][1])
 
 
 def _alone(seen: LogSnapshot) -> LogSnapshot:

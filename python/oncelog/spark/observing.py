@@ -18,6 +18,7 @@ from oncelog.errors import BatchRefusedError, GroupOwnedError, RunSupersededErro
 from oncelog.habits import Guided
 from oncelog.metrics import catalogue as c
 from oncelog.metrics.exposition import CollectorRegistry, Instruments, parse_address, served
+from oncelog.metrics.stores import measured
 from oncelog.signatures import checked
 from oncelog.spark.kit import watching
 from oncelog.spark.kit.context import known_internals
@@ -70,7 +71,7 @@ class Observation(Guided):
 def observe(
     spark: SparkSession, *, listen: str | None = None, registry: CollectorRegistry | None = None
 ) -> Observation:
-    """Serve metrics of a session's queries, their sources and their sinks, for Prometheus.
+    """Serve metrics of a session's queries, their sources, sinks and znode stores, for Prometheus.
 
     Args:
         spark: its streaming queries are observed, those that run already from their next report on.
@@ -89,13 +90,14 @@ def observe(
     require_classic()
     if registry is not None and listen is not None:
         raise UsageError("a registry is served by whoever made it; give listen or registry, not both", listen=listen)
-    instruments, names, url = Instruments(c.QUERY), _Names(), None
+    instruments, names, url = Instruments((*c.QUERY, *c.STORE)), _Names(), None
     with ExitStack() as opening:
         collected = registry or CollectorRegistry(auto_describe=False)
         collected.register(instruments)
         opening.callback(collected.unregister, instruments)
         if registry is None:
             url = opening.enter_context(served(collected, parse_address(listen or DEFAULT_ADDRESS)))
+        opening.enter_context(measured(instruments))
         watcher = _SinkWatcher(instruments, names)
         watching.WATCHERS.append(watcher)
         opening.callback(watching.WATCHERS.remove, watcher)

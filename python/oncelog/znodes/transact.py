@@ -30,6 +30,7 @@ from oncelog.errors import (
 )
 from oncelog.limits import CONFLICT_PAUSE_MAX_MS, TOMBSTONE_MS, TRANSACT_DEADLINE_MS
 from oncelog.ports import ANY_VERSION, Op, Set, Stat, Timing, Watch, ZnodeReader, ZnodeStore, ZnodeView
+from oncelog.znodes import metering
 from oncelog.znodes.clock import both_clocks
 from oncelog.znodes.errors import MultiFailedError, Refusal, StaleStepError
 from oncelog.znodes.view import BufferedView
@@ -67,7 +68,8 @@ class Transacting:
 
     def transact(self: ZnodeStore, step: Callable[[ZnodeView], T], *, deadline_ms: int = TRANSACT_DEADLINE_MS) -> T:
         """Run `step` and commit it; see `ports.ZnodeStore.transact`."""
-        return _transact(self, step, deadline_ms)
+        with metering.step():
+            return _transact(self, step, deadline_ms)
 
     def recent(self) -> AbstractContextManager[ZnodeReader] | None:
         """None: only a snapshot will do. See `ports.ZnodeStore.recent`."""
@@ -222,7 +224,8 @@ def _commit(store: ZnodeStore, view: BufferedView, result: _Result[T], is_fresh:
     if not ops:
         return None
     try:
-        store.multi(ops, is_fresh=is_fresh)
+        with metering.write():
+            store.multi(ops, is_fresh=is_fresh)
     except StaleStepError:
         return _Conflict(ops[0].path)
     except MultiFailedError as failure:

@@ -17,6 +17,7 @@ from oncelog import runtime
 from oncelog.clients import admin
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import InvalidOptionError, OncelogError, UsageError, WrongArgumentsError
+from oncelog.metrics import stores
 from oncelog.metrics.exposition import CollectorRegistry
 from oncelog.spark.kit.options import Use
 from oncelog.spark.option_table import OPTIONS
@@ -28,7 +29,7 @@ from tests.support.harness.doors import VALUES, Door, doors_of, odd_calls, wrong
 from tests.support.log.logs import TOPIC, LogWorld, columns, contents, log_world, started, tp, values
 
 CLIENTS = doors_of([oncelog, admin, runtime])
-DOORS = doors_of([oncelog, admin, runtime, oncelog.spark, faults, invariants, kafka_broker, zookeeper_server])
+DOORS = doors_of([oncelog, admin, runtime, oncelog.spark, stores, faults, invariants, kafka_broker, zookeeper_server])
 BEFORE = b"sent before the wrong calls"
 
 

@@ -1,11 +1,12 @@
 """The Kafka brokers, as the driver asks them. The home of kafka-python.
 
-client      one kafka-python client, and its errors
-requests    transactions, tokens, settings
-partitions  entries of a command log
-producers   what partitions know about transactions, and their markers
-topics      topics with the offsets of their partitions
-overview    where all partitions of a cluster end, and its groups
+client        one kafka-python client, and its errors
+requests      transactions, tokens, settings
+partitions    entries of a command log
+producers     what partitions know about transactions, and their markers
+transactions  a transaction, as a producer writes one
+topics        topics with the offsets of their partitions
+overview      where all partitions of a cluster end, and its groups
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.brokers.partitions import KafkaPartitions
 from oncelog_kafka.brokers.producers import KafkaProducers
 from oncelog_kafka.brokers.requests import KafkaRequests
+from oncelog_kafka.brokers.transactions import KafkaTransactions
 from oncelog_kafka.control.requests import ControlRequests
 from oncelog_kafka.patience import PatientBrokers
 
-__all__ = ["Brokers", "KafkaPartitions", "KafkaProducers", "KafkaRequests"]
+__all__ = ["Brokers", "KafkaPartitions", "KafkaProducers", "KafkaRequests", "KafkaTransactions"]
 
 
 class Brokers(PatientBrokers):

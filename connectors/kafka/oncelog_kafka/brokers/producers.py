@@ -1,4 +1,4 @@
-"""Asks partitions for the transactions that they have open, and writes the markers that a coordinator left out."""
+"""Asks partitions for the transactions that they have open, and writes markers and rows to them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ with extras("kafka", part="oncelog_kafka"):
     from kafka import TopicPartition
     from kafka.admin import OffsetSpec
     from kafka.protocol.admin import DescribeProducersRequest
-    from kafka.protocol.producer import WriteTxnMarkersRequest
+    from kafka.protocol.producer import ProduceRequest, WriteTxnMarkersRequest
     from kafka.record import MemoryRecords
 
 from oncelog_kafka.brokers.client import answer_to, connected, name_of, named_errors
@@ -26,6 +26,11 @@ ASKED_AT_ONCE = 1_000
 IDS_AT_ONCE = 1_000
 
 _COMMIT_MARKER = 1
+
+_APPEND_MS = 30_000
+_ALL_IN_SYNC = -1
+_OF_ANY_TRANSACTION_VERSION = 11
+"""The last version of ProduceRequest that adds no partition to a transaction."""
 
 
 class Row(NamedTuple):
@@ -126,6 +131,39 @@ class KafkaProducers:
         if answer != "NONE":
             self._partitions.pop(place, None)
         return answer
+
+    def append(self, transactional_id: str, place: tuple[str, int], batch: bytes) -> int | Answer:
+        """Append a batch to a transaction that has the partition; the offset of its first row.
+
+        The leader takes a batch that is sent again only once.
+        """
+        of_topic = ProduceRequest.TopicProduceData
+        data = of_topic.PartitionProduceData(index=place[1], records=batch)
+        request = ProduceRequest(
+            transactional_id=transactional_id,
+            acks=_ALL_IN_SYNC,
+            timeout_ms=_APPEND_MS,
+            topic_data=[of_topic(name=place[0], partition_data=[data])],
+            max_version=_OF_ANY_TRANSACTION_VERSION,
+        )
+        answer = answer_to(self._client, request, self._partition(place).leader)
+        if not isinstance(answer, str):
+            (one,) = answer.responses[0].partition_responses
+            if one.error_code == 0:
+                return int(one.base_offset)
+            answer = name_of(one.error_code)
+        self._partitions.pop(place, None)
+        return str(answer)
+
+    def cluster_id(self) -> str:
+        """Of the cluster."""
+        with named_errors():
+            return str(self._client.describe_cluster()["cluster_id"])
+
+    def topic_id(self, place: tuple[str, int]) -> str | None:
+        """The id of the partition's topic, as Kafka's own tools write it; None if there is no such partition."""
+        self._look_up({place[0]})
+        return self._partitions[place].topic_id if place in self._partitions else None
 
     def read(self, topic: str, partition: int, offset: int) -> Iterator[Row | Marker]:
         """Rows and markers from an offset to the present end of the partition, committed or not; page by page.

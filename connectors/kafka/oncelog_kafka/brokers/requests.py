@@ -40,11 +40,11 @@ class KafkaRequests:
 
     def end(self, participants: Sequence[Participant]) -> list[Ended]:
         requests = [(p.transactional_id, _end_request(p)) for p in participants]
-        return [_ended(answer) for answer in self._ask_each(requests)]
+        return [_ended(answer) for answer in self.ask_each(requests)]
 
     def init(self, transactional_ids: Sequence[str], timeout_ms: int) -> list[Answer]:
         requests = [(name, _init_request(name, timeout_ms)) for name in transactional_ids]
-        return [_answer(answer) for answer in self._ask_each(requests)]
+        return [_answer(answer) for answer in self.ask_each(requests)]
 
     def describe(self, transactional_ids: Sequence[str]) -> list[Transaction | Answer]:
         try:
@@ -53,7 +53,7 @@ class KafkaRequests:
             return ["NETWORK_EXCEPTION"] * len(transactional_ids)
         requests = [(ids[0], DescribeTransactionsRequest(transactional_ids=ids)) for ids in by_coordinator]
         found: dict[str, Transaction | Answer] = {}
-        for ids, answer in zip(by_coordinator, self._ask_each(requests), strict=True):
+        for ids, answer in zip(by_coordinator, self.ask_each(requests), strict=True):
             if isinstance(answer, str):  # the request was routed by the first id; all ids have the same coordinator
                 found |= dict.fromkeys(ids, answer)
             else:
@@ -73,7 +73,7 @@ class KafkaRequests:
     def offsets(self, groups: Mapping[str, Sequence[tuple[str, int]]]) -> dict[str, Offsets | Answer]:
         requests = [(group, _fetch_request(group, partitions)) for group, partitions in groups.items()]
         found: dict[str, Offsets | Answer] = {}
-        for group, answer in zip(groups, self._ask_each(requests, CoordinatorType.GROUP), strict=True):
+        for group, answer in zip(groups, self.ask_each(requests, CoordinatorType.GROUP), strict=True):
             said = answer if isinstance(answer, str) else _offsets(answer.groups[0])
             if isinstance(said, str) and said in end_txn.PASSING:
                 self._forget_coordinator(group, CoordinatorType.GROUP)
@@ -102,7 +102,7 @@ class KafkaRequests:
 
     # Requests ---------------------------------------------------------------------------------------------------------
 
-    def _ask_each(self, requests: Sequence[tuple[str, Any]], kind: Any = CoordinatorType.TRANSACTION) -> list[Any]:
+    def ask_each(self, requests: Sequence[tuple[str, Any]], kind: Any = CoordinatorType.TRANSACTION) -> list[Any]:
         """Send each request to the coordinator of its key, in order. A passing failure is answered with its name."""
         answers: list[Any] = []
         for start in range(0, len(requests), IN_FLIGHT):

@@ -23,7 +23,7 @@ from tests.support.log.copies import open_round
 from tests.support.log.logs import TOPIC, send, started, tp
 from tests.support.servers.prometheus import require_prometheus, running_prometheus
 
-METRICS = {one.name: one for one in (*c.EXPORTER, *c.LOG, *c.LEDGER, *c.QUERY)}
+METRICS = {one.name: one for one in (*c.EXPORTER, *c.LOG, *c.LEDGER, *c.QUERY, *c.STORE)}
 ALERTED = {name for alert in ALERTS for name in re.findall(r"oncelog_\w+", alert.expr)}
 ABSENT_HERE = {c.READ_ERRORS.name}
 """The page of a log that can be read has none."""
@@ -110,8 +110,8 @@ def test_the_command_prints_it_and_ends() -> None:
 def pages(tmp_path: Path) -> Iterator[list[str]]:
     """Addresses of a log's page and of a driver's, with a value of every metric but those of failed reads."""
     queries = CollectorRegistry(auto_describe=False)
-    queries.register(instruments := Instruments(c.QUERY))
-    for metric in c.QUERY:
+    queries.register(instruments := Instruments((*c.QUERY, *c.STORE)))
+    for metric in (*c.QUERY, *c.STORE):
         note = instruments.observe if metric.kind is c.MetricKind.HISTOGRAM else instruments.add
         note(metric, 1, *metric.labels)
     with oncelog.open(tmp_path / "log") as log:

@@ -229,15 +229,19 @@ def test_ledgers_without_a_log_are_read_alone(world: LogWorld) -> None:
 
 
 def test_collection_tells_of_dead_files_and_of_missing_upkeep(world: LogWorld, reader: LogReader) -> None:
-    world.files.create("data/00000000-orphan.avro").finish()
-    before = values(reader.read(), c.DEAD_FILES)
+    for name, size_bytes in (("orphan", 1_000), ("another", 500)):
+        file = world.files.create(f"data/00000000-{name}.avro")
+        file.write(b"x" * size_bytes)
+        file.finish()
+    before, dead = reader.read(), []
     for _ in range(3):
         world.time.sleep_ms(limits.GENERATION_MIN_AGE_MS)
         world.log.admin.collect()
+        reading = reader.read()
+        dead.append((values(reading, c.DEAD_FILES)[()], values(reading, c.DEAD_BYTES)[()]))
 
-    reading = reader.read()
-
-    assert before == {(): 0}
+    assert (values(before, c.DEAD_FILES), values(before, c.DEAD_BYTES)) == ({(): 0}, {(): 0})
+    assert dead == [(2, 1_500), (0, 0), (0, 0)]
     assert values(reading, c.GENERATION)[()] > 0
     assert values(reading, c.GENERATION_AGE) == {(): 0}
     world.time.sleep_ms(MINUTE_MS)
