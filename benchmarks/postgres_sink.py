@@ -59,7 +59,8 @@ def run(*, quick: bool) -> list[Finding]:
         batch = spark.range(0, rows, 1, 2).selectExpr("id", f"rpad(string(id), {PAYLOAD}, 'x') AS value").cache()
         batch.count()
         writers: dict[str, Write] = {
-            "oncelog": oncelog(batch, server, Path(folder)),
+            "oncelog": oncelog(batch, server, Path(folder), {}),
+            "oncelog, transaction=task": oncelog(batch, server, Path(folder), {"transaction": "task"}),
             "JDBC": jdbc(batch, server, "", {}),
             "JDBC, tuned": jdbc(batch, server, REWRITING, TUNED),
         }
@@ -90,14 +91,14 @@ def measured(server: PostgresServer, write: Write, rows: int) -> float:
     return took
 
 
-def oncelog(batch: DataFrame, server: PostgresServer, folder: Path) -> Write:
+def oncelog(batch: DataFrame, server: PostgresServer, folder: Path, options: Mapping[str, str]) -> Write:
     """By the sink, all phases."""
-    url, numbers = server.url(), iter(range(1_000))
+    url, numbers, prefix = server.url(), iter(range(1_000)), "-".join(("bench", *options.values()))
 
     def write(name: str) -> None:
-        request = BatchRequest("bench", "query", "sink", "run", next(numbers), "offsets")
+        request = BatchRequest(prefix, "query", "sink", "run", next(numbers), "offsets")
         with closing(metadata.open_metadata(str(folder / "ledger"))) as store:
-            target = PostgresTarget(store, sink_options.parse({"url": url, "table": name}))
+            target = PostgresTarget(store, sink_options.parse({"url": url, "table": name, **options}))
             BatchDriver(target).run(Batch(request, SparkJob(batch)))
 
     return write

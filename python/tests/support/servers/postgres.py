@@ -35,6 +35,7 @@ _SETTINGS = {
     "shared_buffers": "16MB",
     "max_wal_size": "64MB",
     "max_connections": "60",
+    "max_prepared_transactions": "20",
     "autovacuum": "off",  # it would be at work behind the tests, also while a server is stopped
 }
 
