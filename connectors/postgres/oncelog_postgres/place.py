@@ -207,6 +207,7 @@ class BatchPlace:
     def _task(self, attempt: str, table: Table) -> CopyTask:
         ((is_at_risk,),) = self.database.rows(text("SELECT {risk}", risk=_RISK))
         return CopyTask(
+            self._options.address,
             conninfo(self._options.address),
             self._schema,
             staging_table(attempt),

@@ -25,8 +25,10 @@ import pyarrow as pa
 from oncelog.crash_points import reach
 from oncelog.errors import UsageError
 from oncelog.randomness import random_bytes
+from oncelog.znodes.postgres.address import PostgresAddress
 from oncelog_postgres.crash_points import PostgresCrashPoint
 from oncelog_postgres.failures import of_copy, refused
+from oncelog_postgres.stalls import watched
 
 if TYPE_CHECKING:
     from adbc_driver_manager import AdbcConnection, AdbcDatabase
@@ -46,7 +48,8 @@ class CopyTask:
     """What a task needs to know; it is pickled into the task, and has no password.
 
     Attributes:
-        conninfo: of the database, in libpq's notation.
+        address: of the database.
+        conninfo: the same in libpq's notation.
         schema, table: the staging table.
         is_made_durable: whether the database must be told to wait for its disk, as it does by default.
         attempt: whose task it is.
@@ -54,6 +57,7 @@ class CopyTask:
             are staged.
     """
 
+    address: PostgresAddress
     conninfo: str
     schema: str
     table: str
@@ -86,7 +90,8 @@ def copy(task: CopyTask, batches: Iterable[pa.RecordBatch]) -> Copied | None:
     if first is None:
         return None
     marked = _Marked(chain([first], filled), has_column=task.target is None)
-    _ingest(task, pa.RecordBatchReader.from_batches(marked.schema_of(first), marked), marked)
+    reader = pa.RecordBatchReader.from_batches(marked.schema_of(first), marked)
+    watched(task.address, lambda: _ingest(task, reader, marked))
     return Copied(marked.token, marked.rows)
 
 

@@ -178,7 +178,9 @@ def newest_task(world: PostgresWorld) -> CopyTask:
     address = parse({"url": world.url, "table": world.table}).address
     attempt = left.removeprefix(STAGING)
     target = ("public", world.table.removeprefix("public.")) if world.options else None
-    return CopyTask(conninfo(address), address.schema, left, is_made_durable=False, attempt=attempt, target=target)
+    return CopyTask(
+        address, conninfo(address), address.schema, left, is_made_durable=False, attempt=attempt, target=target
+    )
 
 
 # The table and the database ------------------------------------------------------------------------------------------
