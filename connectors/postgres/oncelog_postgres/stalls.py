@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from oncelog.errors import OncelogError
 from oncelog.znodes.postgres.address import PostgresAddress
+from oncelog.znodes.postgres.connection import StoreConnection
 from oncelog.znodes.postgres.failures import NotNowError
 from oncelog_postgres.errors import DatabaseUnavailableError
 
@@ -24,8 +25,6 @@ T = TypeVar("T")
 
 def stands_still(address: PostgresAddress) -> bool:
     """Whether the server lets a new connection wait until the time-out; one that refuses it does not stand still."""
-    from oncelog.znodes.postgres.connection import StoreConnection  # here, because few tasks need psycopg
-
     deadline_s = time.monotonic() + address.timeout_ms / 1000
     with suppress(NotNowError, OncelogError):
         StoreConnection(address, deadline_s).close()
