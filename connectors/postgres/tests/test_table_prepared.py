@@ -12,12 +12,15 @@ from pyspark.sql import SparkSession
 
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import CorruptDataError, InvalidRecordError, NotPreparedError, RunSupersededError, UsageError
+from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.spark.kit.target import Batch
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, always_at, at, stop
 from oncelog_postgres import staging
 from oncelog_postgres.crash_points import PostgresCrashPoint
 from oncelog_postgres.errors import DatabaseUnavailableError, TableChangedError
 from oncelog_postgres.failures import OvertakenError
 from oncelog_postgres.jobs import SparkJob
+from oncelog_postgres.target import PostgresAttempt
 from tests.support.servers.postgres import PostgresServer, running_server
 from worlds import ArrowJob, PostgresWorld, left_staging
 
@@ -61,6 +64,24 @@ def test_a_driver_that_dies_between_two_tasks_transactions_has_its_successor_com
     assert world.run(0, FIRST, "run-2").is_replay
     world.run(1, SECOND, "run-2")
     assert world.holds(FIRST, SECOND)
+
+
+@pytest.mark.parametrize("point", [PostgresCrashPoint.WRITTEN, PostgresCrashPoint.PREPARED, PostgresCrashPoint.PIECE])
+def test_of_a_query_that_does_not_come_back_nothing_stays_prepared(world: PostgresWorld, point: str) -> None:
+    """By what `oncelog batch abort` and `oncelog batch complete` do."""
+    with pytest.MonkeyPatch.context() as patched, at(point, stop), pytest.raises(StoppedOnPurposeError):
+        patched.setattr(PostgresAttempt, "abort", lambda attempt: attempt._rows.close())  # as one that is killed
+        world.run(0, FIRST)
+    target, is_decided = world.target(), point == PostgresCrashPoint.PIECE
+    if not is_decided:
+        assert target.ledgers.abort(world.store, world.prefix, 1)
+
+    carried_out, _ = target.attempt(
+        Batch(BatchRequest(world.prefix, "query", "sink", "run-1", -1, ""), None)
+    ).complete()
+
+    assert len(carried_out) == 1
+    assert world.holds(*([FIRST] if is_decided else []))
 
 
 def test_of_two_drivers_that_commit_the_same_transactions_both_end_well(world: PostgresWorld) -> None:

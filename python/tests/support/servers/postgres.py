@@ -69,7 +69,8 @@ class PostgresServer(ServerProcess):
     def require_tls(self, certificates: Path) -> None:
         """Have it take no other connections; the role `certified` logs in with the client's certificate."""
         for name in ("server.key", "server.crt", "ca.pem"):
-            _give(shutil.copy(certificates / name, self.folder / name))
+            shutil.copy(certificates / name, self.folder)
+            _give(self.folder / name)
         access = self.folder / "pg_hba.conf"
         certified = "hostssl all certified 127.0.0.1/32 cert map=clients"
         access.write_text(f"hostnossl all all all reject\n{certified}\n{access.read_text()}")
