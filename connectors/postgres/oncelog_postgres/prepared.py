@@ -14,6 +14,7 @@ from oncelog.crash_points import reach
 from oncelog.errors import CorruptDataError, NotPreparedError, UsageError
 from oncelog_postgres.crash_points import PostgresCrashPoint
 from oncelog_postgres.database import Database, Sql, name, text
+from oncelog_postgres.errors import DatabaseUnavailableError
 from oncelog_postgres.insertion import Insertion
 from oncelog_postgres.staging import TOKEN, prepared_as
 
@@ -55,21 +56,28 @@ def commit_pieces(database: Database, insertion: Insertion) -> None:
         CorruptDataError: one was neither committed nor is it prepared.
     """
     committed = {token for (token,) in database.rows(_committed(insertion))}
+    found = _prepared(database, insertion.attempt)
     for token in insertion.tokens:
         if token in committed:
             continue
         named = prepared_as(insertion.attempt, token)
-        if named in _prepared(database, insertion.attempt):
+        try:
+            if named not in found:
+                raise _is_gone(insertion, named)
             database.run(text("COMMIT PREPARED {named}", named=named))
-            reach(PostgresCrashPoint.PIECE)
-        elif (token,) not in database.rows(_committed(insertion)):  # by another driver, just now
-            raise CorruptDataError(
-                "a prepared transaction of a decided batch is gone, and was never committed: somebody has rolled it "
-                "back, or the database was restored from a backup. Then restore the ledger and the checkpoint of the "
-                "same moment",
-                transaction=named,
-                table=str(insertion.table),
-            )
+        except (CorruptDataError, DatabaseUnavailableError):
+            if (token,) not in database.rows(_committed(insertion)):  # by another driver, just now
+                raise
+        reach(PostgresCrashPoint.PIECE)
+
+
+def _is_gone(insertion: Insertion, named: str) -> CorruptDataError:
+    return CorruptDataError(
+        "a prepared transaction of a decided batch is gone, and was never committed: somebody has rolled it back, or "
+        "the database was restored from a backup. Then restore the ledger and the checkpoint of the same moment",
+        transaction=named,
+        table=str(insertion.table),
+    )
 
 
 def roll_back_pieces(database: Database, attempt: str) -> None:

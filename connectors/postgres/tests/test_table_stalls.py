@@ -89,11 +89,12 @@ def test_a_task_of_spark_gives_up(world: PostgresWorld, spark: SparkSession) -> 
     server_pid = world.server.pid
 
     def pause(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from batches
-        children = Path("/proc", str(server_pid), "task", str(server_pid), "children").read_text()
-        for process in (*children.split(), server_pid):
-            os.kill(int(process), signal.SIGSTOP)
-        yield pa.record_batch({"value": pa.array(["b"])})
+        for batch in batches:
+            yield batch
+            children = Path("/proc", str(server_pid), "task", str(server_pid), "children").read_text()
+            for process in (*children.split(), server_pid):
+                os.kill(int(process), signal.SIGSTOP)
+            yield batch
 
     rows = spark.range(1).selectExpr("'a' AS value").mapInArrow(pause, "value string")
     with pytest.raises(DatabaseUnavailableError, match="the database server stands still"):
