@@ -8,7 +8,7 @@ Types for which Spark has none (uuid, inet, enums, ...) are staged as text.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
@@ -58,6 +58,19 @@ _ASSIGNED = ("text", "character varying", "character")
 """Text goes into these as it is. `CAST(... AS character)` would cut it; an assignment refuses what is too long."""
 
 _JSON = ("json", "jsonb")
+
+_COPIED_AS_TEXT = (*_ASSIGNED, "json")
+"""In the binary form of COPY, too, these are their text."""
+
+_WIDENED: Final[Mapping[str, T.DataType]] = {
+    "smallint": T.ShortType(),
+    "integer": T.IntegerType(),
+    "bigint": T.LongType(),
+    "numeric": T.DecimalType(19, 0),
+    "double precision": T.DoubleType(),
+}
+"""By the type of a table's column: what Spark casts the narrower types to that such a column takes."""
+
 _NESTED = (T.StructType, T.MapType, T.ArrayType, T.VariantType)
 
 
@@ -71,6 +84,7 @@ class StagedColumn:
         staged: its type there.
         cast: the type that it is cast to when it is inserted; None if it needs no cast.
         is_json: whether Spark turns it into JSON.
+        widened: the type that Spark casts it to first; None if it stays as it is.
     """
 
     source: str
@@ -78,6 +92,7 @@ class StagedColumn:
     staged: str
     cast: str | None
     is_json: bool
+    widened: T.DataType | None = None
 
 
 def plan(schema: T.StructType, table: Table, key_columns: Sequence[str]) -> tuple[StagedColumn, ...]:
@@ -168,6 +183,30 @@ def _misfit(kind: T.DataType, staged: str | None, base: str, column: TableColumn
     return None
 
 
+def direct(planned: Sequence[StagedColumn], table: Table) -> tuple[StagedColumn, ...]:
+    """The same columns for tasks that copy into the table itself, whose columns take no other type than their own.
+
+    Raises:
+        InvalidRecordError: PostgreSQL would have to turn text into a column's type.
+    """
+    bases = {column.name: column.base for column in table.columns}
+    return tuple(_direct(column, bases[column.name], table) for column in planned)
+
+
+def _direct(column: StagedColumn, base: str, table: Table) -> StagedColumn:
+    if base in (column.staged, *_COPIED_AS_TEXT):
+        return replace(column, cast=None)
+    if base not in _WIDENED:
+        raise InvalidRecordError(
+            "transaction=task copies into the table itself, and PostgreSQL would have to convert this column; leave "
+            "the option out",
+            column=column.name,
+            table=str(table.name),
+            table_type=base,
+        )
+    return replace(column, staged=base, widened=_WIDENED[base])
+
+
 def select(df: DataFrame, columns: Sequence[StagedColumn]) -> DataFrame:
     """The rows as the tasks copy them."""
     return df.select(*(_value(column).alias(column.name) for column in columns))
@@ -175,4 +214,6 @@ def select(df: DataFrame, columns: Sequence[StagedColumn]) -> DataFrame:
 
 def _value(column: StagedColumn) -> Column:
     value = F.col("`{}`".format(column.source.replace("`", "``")))
+    if column.widened is not None:
+        return value.cast(column.widened)
     return F.to_json(value, {"ignoreNullFields": "false"}) if column.is_json else value

@@ -8,6 +8,7 @@ database whose default is stricter would only add errors that ask for another tr
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, LiteralString
@@ -15,7 +16,9 @@ from typing import Any, Final, LiteralString
 from oncelog.errors import ensure
 from oncelog.extras import extras
 from oncelog.znodes.postgres.address import PostgresAddress
+from oncelog.znodes.postgres.connection import Impatient
 from oncelog_postgres.failures import refused, translated
+from oncelog_postgres.stalls import no_answer, stands_still
 
 with extras("postgres", part="oncelog_postgres"):
     import psycopg
@@ -63,6 +66,26 @@ def conninfo(address: PostgresAddress) -> str:
     return make_conninfo("", **{key: str(value) for key, value in parameters.items()})
 
 
+class _Watchful(Impatient):
+    """A connection whose waits end if the server stands still.
+
+    Attributes:
+        address: of the server.
+    """
+
+    address: PostgresAddress
+
+    def gives_up(self) -> bool:
+        if stands_still(self.address):
+            return True
+        self.wait_on()
+        return False
+
+    def wait_on(self) -> None:
+        """Look at the server again when another time-out is over."""
+        self.deadline_s = time.monotonic() + self.address.timeout_ms / 1000
+
+
 class Database:
     """A connection for one thread. Only the transactions that are begun span several statements.
 
@@ -74,11 +97,12 @@ class Database:
     def __init__(self, address: PostgresAddress) -> None:
         self.address = address
         try:
-            self._connection = psycopg.connect(
+            self._connection = _Watchful.connect(
                 conninfo(address), autocommit=True, cursor_factory=psycopg.ClientCursor, prepare_threshold=None
             )
         except psycopg.Error as problem:
             raise refused(str(problem), database=str(address)) from None
+        self._connection.address = address
 
     def rows(self, statement: Sql, **about: Any) -> list[Row]:
         """Run a statement, and return its rows.
@@ -132,9 +156,13 @@ class Database:
 
     @contextmanager
     def _translated(self, about: dict[str, Any]) -> Iterator[None]:
+        self._connection.wait_on()
         try:
             yield
         except psycopg.Error as problem:
+            if self._connection.is_late:
+                self._connection.close()
+                raise no_answer(self.address) from None
             sqlstate = None if self._connection.closed else problem.sqlstate
             diagnosis = problem.diag
             named = {"column": diagnosis.column_name, "constraint": diagnosis.constraint_name}

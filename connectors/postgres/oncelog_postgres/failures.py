@@ -24,10 +24,13 @@ CHANGED: Final = (*GONE, "42804", "42846", "42883", "42P10", "42809", "428C9")
 
 NULL_BYTE: Final = "22021"
 
+NO_TABLE: Final = "42P01"
+
 KEY_TWICE: Final = "21000"
 
 _COLUMN: Final = re.compile(r"^CONTEXT: .*, column (.+?)(?:: .*)?$", re.MULTILINE)
-_NO_STAGING: Final = re.compile(r"relation .* does not exist")
+_NO_ROOM: Final = re.compile("maximum number of prepared transactions")
+_NO_TABLE: Final = re.compile(r"relation .* does not exist")
 
 
 class OvertakenError(DatabaseUnavailableError):
@@ -89,10 +92,22 @@ def denied(reason: str, **about: Any) -> OncelogError:
     )
 
 
-def of_copy(sqlstate: str | None, reason: str, **about: Any) -> OncelogError:
-    """The error of oncelog for an error of a task that copies rows into the staging table."""
-    if sqlstate is None and _NO_STAGING.search(reason):
-        return staging_is_gone(**about)
+def of_copy(sqlstate: str | None, reason: str, *, has_place: bool, **about: Any) -> OncelogError:
+    """The error of oncelog for an error of a task that copies rows.
+
+    Args:
+        sqlstate, reason: see `translated`.
+        has_place: whether it holds the staging table, and copies into another one.
+        about: fields for the error.
+    """
+    if sqlstate in (None, NO_TABLE) and _NO_TABLE.search(reason):
+        return TableChangedError("the table was removed", **about) if has_place else staging_is_gone(**about)
+    if _NO_ROOM.search(reason):  # the code is that of a server without memory
+        return DatabaseUnavailableError(
+            "the server has no room for another prepared transaction; raise max_prepared_transactions",
+            reason=" ".join(reason.split()),
+            **about,
+        )
     if sqlstate == NULL_BYTE:
         return InvalidRecordError(
             "a text contains a null byte, which PostgreSQL cannot store; take it out, or write the column as binary "

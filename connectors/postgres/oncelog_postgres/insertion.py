@@ -33,6 +33,7 @@ class Insertion:
         columns: its columns, each with the type that its staged value is cast to, or None.
         key_columns: by which rows are replaced; empty if rows are only added.
         pieces: what the tasks that won have copied.
+        is_prepared: whether their rows are in prepared transactions of their own, and not staged; see prepared.py.
     """
 
     attempt: str
@@ -42,6 +43,7 @@ class Insertion:
     columns: tuple[tuple[str, str | None], ...]
     key_columns: tuple[str, ...]
     pieces: tuple[Copied, ...]
+    is_prepared: bool = False
 
     @property
     def staging(self) -> str:
@@ -65,6 +67,7 @@ class Insertion:
             "table": self.table.parts,
             "columns": self.columns,
             "keyColumns": self.key_columns,
+            **({"isPrepared": True} if self.is_prepared else {}),
         }
         return json.dumps(head, ensure_ascii=False), *(f"{piece.token}:{piece.rows}" for piece in self.pieces)
 
@@ -95,4 +98,5 @@ def _parsed(names: Sequence[str]) -> Insertion:
         columns=tuple((fields.text(column), fields.maybe(fields.text, cast)) for column, cast in head["columns"]),
         key_columns=fields.several(fields.text, head["keyColumns"]),
         pieces=tuple(Copied(int(token), int(rows)) for token, rows in pieces),
+        is_prepared=fields.flag(head.get("isPrepared", False)),
     )

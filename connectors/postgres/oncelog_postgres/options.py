@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from oncelog.errors import InvalidOptionError
 from oncelog.spark.kit import values
 from oncelog.spark.kit.options import (
     Given,
@@ -45,12 +46,14 @@ class SinkOptions(HistoryOptions):
         address: of the database, and the schema in it that has oncelog's own tables.
         table: that the rows go to.
         key_columns: by which `Mode.UPSERT` finds rows; otherwise empty.
+        is_prepared: whether each task prepares a transaction of its own, in place of one for the batch.
     """
 
     address: PostgresAddress
     table: TableName
     mode: Mode
     key_columns: tuple[str, ...]
+    is_prepared: bool
 
     @property
     def ledger_place(self) -> str:
@@ -98,6 +101,7 @@ def _columns(text: str) -> tuple[str, ...]:
 
 
 _USES = frozenset({Use.FOREACH_BATCH})
+_OF_BATCH, _OF_TASK = "batch", "task"
 
 OPTIONS: tuple[Option, ...] = (
     Option(
@@ -123,6 +127,15 @@ OPTIONS: tuple[Option, ...] = (
         "For `mode=upsert`: the columns of a primary key or a unique index, separated by commas.",
         _columns,
     ),
+    Option(
+        "transaction",
+        _USES,
+        values.choice(_OF_BATCH, _OF_TASK),
+        "`batch`: all rows appear at one moment. `task`: each task prepares a transaction of its own, so rows are "
+        "written once and not twice, and appear task by task: "
+        "[when to take it](../guides/postgres.md#a-transaction-for-each-task).",
+        default=_OF_BATCH,
+    ),
     *history_options(_USES, "the database of `url`"),
 )
 
@@ -140,12 +153,20 @@ def parse(options: Mapping[str, object]) -> SinkOptions:
     given.require("url")
     given.require("table")
     mode, key_columns = mode_and_keys(given, "mode=upsert needs the columns by which it finds the rows to replace")
+    is_prepared = given.value("transaction") == _OF_TASK
+    if is_prepared and mode is not Mode.APPEND:
+        raise InvalidOptionError(
+            "tasks that commit by themselves can only add rows; leave transaction=task out, or take mode=append",
+            option="transaction",
+            mode=mode,
+        )
     address = PostgresAddress.parse(given.value("url"))  # not by the table: its errors would show a password
     return SinkOptions(
         address=address,
         table=given.value("table"),
         mode=mode,
         key_columns=key_columns,
+        is_prepared=is_prepared,
         **history(given),
     )
 

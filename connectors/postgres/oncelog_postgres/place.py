@@ -19,7 +19,7 @@ from oncelog.crash_points import reach
 from oncelog.errors import CorruptDataError, InvalidRecordError, NotPreparedError, ensure
 from oncelog.spark.kit.receipts import Receipts
 from oncelog.spark.kit.upserts import key_twice, key_without_value
-from oncelog_postgres import columns, tables
+from oncelog_postgres import columns, prepared, tables
 from oncelog_postgres.crash_points import PostgresCrashPoint
 from oncelog_postgres.database import Database, Sql, conninfo, listed, name, text, type_name
 from oncelog_postgres.errors import DatabaseAccessError, DatabaseUnavailableError, TableChangedError
@@ -33,6 +33,9 @@ from oncelog_postgres.tables import Table
 OPEN_AT_MOST_MS: Final = 60_000
 """How long a transaction may wait for the decision before the server ends it: the rows that it would insert hold up
 others with the same keys, and its driver may be gone without a sign."""
+
+DROPS_WITHIN_MS: Final = 1_000
+"""How long a drop of a staging table waits before it looks again who holds it."""
 
 TRIES: Final = 3
 """Of a decided batch's transaction, if others get into its way."""
@@ -88,9 +91,12 @@ class BatchPlace:
         if self._options.key_columns:
             tables.check_key(table, self._options.key_columns)
         planned = columns.plan(job.schema, table, self._options.key_columns)
-        self._create_staging(attempt, planned)
+        if self._options.is_prepared:
+            prepared.require_prepared_transactions(self.database)
+            planned = columns.direct(planned, table)
+        self._create_staging(attempt, () if self._options.is_prepared else planned)
         reach(PostgresCrashPoint.STAGED)
-        copied = job.run(planned, self._task(attempt))
+        copied = job.run(planned, self._task(attempt, table))
         reach(PostgresCrashPoint.WRITTEN)
         if not copied:
             self.discard(attempt)
@@ -103,6 +109,7 @@ class BatchPlace:
             tuple((column.name, column.cast) for column in planned),
             self._options.key_columns,
             tuple(copied),
+            self._options.is_prepared,
         )
         self._refuse_keys_without_value(insertion, table)
         return Receipts(insertion.names(), insertion.rows)
@@ -119,6 +126,10 @@ class BatchPlace:
         if not names:
             return
         insertion = of_names(names)
+        if insertion.is_prepared:
+            self._check_prepared(insertion)
+            reach(PostgresCrashPoint.PREPARED)
+            return
         try:
             self.database.begin()
             self.database.run(text("SET LOCAL idle_in_transaction_session_timeout = {ms}", ms=OPEN_AT_MOST_MS))
@@ -149,18 +160,20 @@ class BatchPlace:
         insertion = of_names(names)
         with _carrying_out(insertion):
             reach(PostgresCrashPoint.COMMIT)
-            if not self._commit_prepared(insertion):
+            if insertion.is_prepared:
+                self._commit_pieces(insertion)
+            elif not self._commit_open(insertion):
                 self._insert_again(insertion)
             reach(PostgresCrashPoint.COMMITTED)
-            self._drop(insertion.schema, insertion.staging)
+            self._drop(insertion.schema, insertion.attempt)
         reach(PostgresCrashPoint.DROPPED)
 
     def discard(self, attempt: str) -> None:
-        """Undo what an attempt did: its open transaction, and its staging table."""
+        """Undo what an attempt did: its transactions, and its staging table."""
         if self._prepared == attempt:
             self.database.rollback()
             self._prepared = None
-        self._drop(self._schema, staging_table(attempt))
+        self._drop(self._schema, attempt)
 
     def attempts(self) -> list[str]:
         """The attempts of this prefix that have a staging table."""
@@ -191,14 +204,52 @@ class BatchPlace:
             )
         )
 
-    def _task(self, attempt: str) -> CopyTask:
+    def _task(self, attempt: str, table: Table) -> CopyTask:
         ((is_at_risk,),) = self.database.rows(text("SELECT {risk}", risk=_RISK))
-        return CopyTask(conninfo(self._options.address), self._schema, staging_table(attempt), is_at_risk)
+        return CopyTask(
+            self._options.address,
+            conninfo(self._options.address),
+            self._schema,
+            staging_table(attempt),
+            is_at_risk,
+            attempt,
+            (table.name.schema or "", table.name.name) if self._options.is_prepared else None,
+        )
 
     def _insert(self, insertion: Insertion) -> bool:
         """The statements of a batch's transaction. False: the batch is in the table already, and nothing was done."""
         database, about = self.database, {"table": str(insertion.table)}
-        batches, rows = name(insertion.schema, "batches"), insertion.rows
+        if not self._enter(insertion):
+            return False
+        self._require_staging(insertion)
+        written = database.run(_insertion(insertion), **about)
+        if written != insertion.rows:  # a trigger may leave rows out; a task's must all be there
+            self._count(insertion)
+        database.run(text("SET CONSTRAINTS ALL IMMEDIATE"), **about)
+        return True
+
+    def _check_prepared(self, insertion: Insertion) -> None:
+        try:
+            prepared.check_prepared(self.database, insertion)
+        except NotPreparedError:
+            if not self._has_staging(insertion):
+                raise staging_is_gone() from None
+            raise
+
+    def _commit_pieces(self, insertion: Insertion) -> None:
+        """Commit the tasks' transactions, and enter the batch. Another driver may be at it, or have done all."""
+        try:
+            prepared.commit_pieces(self.database, insertion)
+        except TableChangedError:
+            if self._has_staging(insertion):
+                raise
+        with self.database.transaction():
+            if self._enter(insertion):
+                self._require_staging(insertion)
+
+    def _enter(self, insertion: Insertion) -> bool:
+        """Enter a batch into the table `batches`, in a transaction. False: it is there."""
+        database, batches = self.database, name(insertion.schema, "batches")
         database.rows(text("SELECT set_config('synchronous_commit', 'on', true) WHERE {risk}", risk=_RISK))
         is_new = database.run(
             text(
@@ -208,16 +259,11 @@ class BatchPlace:
                 attempt=insertion.attempt,
                 prefix=insertion.prefix,
                 table=str(insertion.table),
-                rows=rows,
+                rows=insertion.rows,
             )
         )
         if not is_new:
             return False
-        self._require_staging(insertion)
-        written = database.run(_insertion(insertion), **about)
-        if written != rows:  # a trigger may leave rows out; a task's must all be there
-            self._count(insertion)
-        database.run(text("SET CONSTRAINTS ALL IMMEDIATE"), **about)
         database.run(
             text(
                 "DELETE FROM {batches} WHERE prefix = {prefix} AND number < "
@@ -273,7 +319,7 @@ class BatchPlace:
             return None
         return key_twice(table=str(insertion.table), key=dict(zip(insertion.key_columns, found[0], strict=True)))
 
-    def _commit_prepared(self, insertion: Insertion) -> bool:
+    def _commit_open(self, insertion: Insertion) -> bool:
         """Commit the transaction that `prepare` left open. False: it is lost, or there is none."""
         if self._prepared != insertion.attempt:
             return False
@@ -296,9 +342,22 @@ class BatchPlace:
                 if turn == TRIES - 1:
                     raise
 
-    def _drop(self, schema: str, table: str) -> None:
-        self._end_holders(schema, table)
-        self.database.run(text("DROP TABLE IF EXISTS {staging}", staging=name(schema, table)))
+    def _drop(self, schema: str, attempt: str) -> None:
+        """Drop an attempt's staging table, once nothing of the attempt is left that could hold it.
+
+        A task may prepare its transaction just before it would be ended: so look again, before waiting for others.
+        """
+        dropping = text("DROP TABLE IF EXISTS {staging}", staging=name(schema, staging_table(attempt)))
+        soon = text("SET LOCAL lock_timeout = {ms}; {dropping}", ms=DROPS_WITHIN_MS, dropping=dropping)
+        for turn in range(TRIES):
+            self._end_holders(schema, staging_table(attempt))
+            prepared.roll_back_pieces(self.database, attempt)
+            try:
+                self.database.run(soon if turn < TRIES - 1 else dropping)
+                return
+            except OvertakenError:
+                if turn == TRIES - 1:
+                    raise
 
     def _end_holders(self, schema: str, table: str) -> None:
         """End other sessions of this role that hold the staging table: what they could still do counts no more."""

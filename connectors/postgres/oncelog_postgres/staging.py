@@ -4,6 +4,9 @@ Each task copies its rows in one transaction, marked with the *token* of this tr
 again, speculative copies and tasks of dead drivers thus leave rows of which nobody names the token, or an error: with
 the table, which is dropped when the attempt is over, their place is gone, and they create none.
 
+Or the task writes into the table itself, in a transaction that it prepares (prepared.py). Then the staging table has no
+rows but the tokens, by which such tasks need it in the same way.
+
 The rows come from Spark as Arrow batches, and go to the server in the binary form of COPY, by ADBC's driver: columns at
 a time, and nothing for each row in Python.
 """
@@ -22,11 +25,13 @@ import pyarrow as pa
 from oncelog.crash_points import reach
 from oncelog.errors import UsageError
 from oncelog.randomness import random_bytes
+from oncelog.znodes.postgres.address import PostgresAddress
 from oncelog_postgres.crash_points import PostgresCrashPoint
 from oncelog_postgres.failures import of_copy, refused
+from oncelog_postgres.stalls import watched
 
 if TYPE_CHECKING:
-    from adbc_driver_manager import AdbcDatabase
+    from adbc_driver_manager import AdbcConnection, AdbcDatabase
 
 OLDEST_ADBC: Final = (1, 13)
 """Older releases write some values as others, without an error; pyproject.toml says which."""
@@ -34,21 +39,31 @@ OLDEST_ADBC: Final = (1, 13)
 TOKEN: Final = "oncelog token"
 """The column of the staging table that has the token of a row's task."""
 
+WAITS_AT_MOST_MS: Final = 60_000
+"""For keys that another transaction has written: that may be one of this batch, which waits for the end of the job."""
+
 
 @dataclass(frozen=True, slots=True)
 class CopyTask:
     """What a task needs to know; it is pickled into the task, and has no password.
 
     Attributes:
-        conninfo: of the database, in libpq's notation.
+        address: of the database.
+        conninfo: the same in libpq's notation.
         schema, table: the staging table.
         is_made_durable: whether the database must be told to wait for its disk, as it does by default.
+        attempt: whose task it is.
+        target: schema and name of the table that rows go to, in a transaction that the task prepares; None if they
+            are staged.
     """
 
+    address: PostgresAddress
     conninfo: str
     schema: str
     table: str
     is_made_durable: bool
+    attempt: str = ""
+    target: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +74,13 @@ class Copied:
     rows: int
 
 
+def prepared_as(attempt: str, token: int | str) -> str:
+    """The name of the transaction that a task prepares."""
+    return f"oncelog_{attempt}_{token}"
+
+
 def copy(task: CopyTask, batches: Iterable[pa.RecordBatch]) -> Copied | None:
-    """Copy the rows of one try of a task; None if there are none.
+    """Copy the rows of one try of a task, and commit or prepare them; None if there are none.
 
     Raises:
         OncelogError: see failures.py; nothing was copied.
@@ -69,72 +89,105 @@ def copy(task: CopyTask, batches: Iterable[pa.RecordBatch]) -> Copied | None:
     first = next(filled, None)
     if first is None:
         return None
-    marked = _Marked(chain([first], filled))
-    _ingest(task, pa.RecordBatchReader.from_batches(marked.schema_of(first), marked), marked)
+    marked = _Marked(chain([first], filled), has_column=task.target is None)
+    reader = pa.RecordBatchReader.from_batches(marked.schema_of(first), marked)
+    watched(task.address, lambda: _ingest(task, reader, marked))
     return Copied(marked.token, marked.rows)
 
 
 class _Marked:
-    """Batches with the token as a further column.
+    """Batches with the token as a further column, if that is where it goes.
 
     Attributes:
         rows: that went through so far.
         problem: what the batches behind them raised; ADBC would only pass on its text.
     """
 
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+    def __init__(self, batches: Iterator[pa.RecordBatch], *, has_column: bool) -> None:
         self.token = int.from_bytes(random_bytes(8)) >> 1
         self.rows = 0
         self.problem: BaseException | None = None
         self._batches = batches
+        self._has_column = has_column
 
-    @staticmethod
-    def schema_of(batch: pa.RecordBatch) -> pa.Schema:
-        return batch.schema.append(pa.field(TOKEN, pa.int64()))
+    def schema_of(self, batch: pa.RecordBatch) -> pa.Schema:
+        return batch.schema.append(pa.field(TOKEN, pa.int64())) if self._has_column else batch.schema
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         try:
             for batch in self._batches:
                 self.rows += batch.num_rows
-                tokens = pa.repeat(pa.scalar(self.token, pa.int64()), batch.num_rows)
-                yield pa.RecordBatch.from_arrays([*batch.columns, tokens], schema=self.schema_of(batch))
+                yield self._marked(batch)
         except BaseException as problem:
             self.problem = problem
             raise
 
+    def _marked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if not self._has_column:
+            return batch
+        tokens = pa.repeat(pa.scalar(self.token, pa.int64()), batch.num_rows)
+        return pa.RecordBatch.from_arrays([*batch.columns, tokens], schema=self.schema_of(batch))
+
 
 def _ingest(task: CopyTask, reader: pa.RecordBatchReader, marked: _Marked) -> None:
-    from adbc_driver_manager import AdbcConnection, AdbcStatement, Error  # here, because only tasks need them
-    from adbc_driver_manager import StatementOptions as Options
+    from adbc_driver_manager import AdbcConnection, Error  # here, because only tasks need it
 
     about = {"staging": f"{task.schema}.{task.table}"}
     try:
         connection = AdbcConnection(_database(os.getpid(), task.conninfo))
     except Error as problem:
         raise refused(" ".join(str(problem).split()), **about) from None
+    has_place = False
     with connection:
         try:
             connection.set_autocommit(False)
-            if task.is_made_durable:
-                with AdbcStatement(connection) as setting:
-                    setting.set_sql_query("SET LOCAL synchronous_commit TO on")
-                    setting.execute_update()
-            with AdbcStatement(connection) as ingestion:
-                ingestion.set_options(
-                    **{
-                        Options.INGEST_TARGET_DB_SCHEMA.value: task.schema,
-                        Options.INGEST_TARGET_TABLE.value: task.table,
-                        Options.INGEST_MODE.value: "adbc.ingest.mode.append",
-                    }
-                )
-                ingestion.bind_stream(reader)
-                ingestion.execute_update()
-            connection.commit()
+            for statement in _before(task, marked.token):
+                _run(connection, statement)
+            has_place = task.target is not None
+            _append(connection, task.target or (task.schema, task.table), reader)
+            if task.target is None:
+                connection.commit()
+            else:
+                _run(connection, f"PREPARE TRANSACTION '{prepared_as(task.attempt, marked.token)}'")
             reach(PostgresCrashPoint.COPIED)
         except Error as problem:
             if marked.problem is not None:
                 raise marked.problem from None
-            raise of_copy(problem.sqlstate, str(problem), **about) from None
+            raise of_copy(problem.sqlstate, str(problem), has_place=has_place, **about) from None
+
+
+def _before(task: CopyTask, token: int) -> Iterator[str]:
+    """What a task's transaction begins with."""
+    if task.is_made_durable:
+        yield "SET LOCAL synchronous_commit TO on"
+    if task.target is not None:
+        yield f"SET LOCAL lock_timeout = {WAITS_AT_MOST_MS}"
+        yield f'INSERT INTO {task.schema}.{task.table} ("{TOKEN}") VALUES ({token})'
+
+
+def _run(connection: AdbcConnection, sql: str) -> None:
+    from adbc_driver_manager import AdbcStatement
+
+    with AdbcStatement(connection) as statement:
+        statement.set_sql_query(sql)
+        statement.execute_update()
+
+
+def _append(connection: AdbcConnection, table: tuple[str, str], reader: pa.RecordBatchReader) -> None:
+    """By COPY."""
+    from adbc_driver_manager import AdbcStatement
+    from adbc_driver_manager import StatementOptions as Options
+
+    with AdbcStatement(connection) as ingestion:
+        ingestion.set_options(
+            **{
+                Options.INGEST_TARGET_DB_SCHEMA.value: table[0],
+                Options.INGEST_TARGET_TABLE.value: table[1],
+                Options.INGEST_MODE.value: "adbc.ingest.mode.append",
+            }
+        )
+        ingestion.bind_stream(reader)
+        ingestion.execute_update()
 
 
 @lru_cache(maxsize=4)

@@ -23,14 +23,23 @@ from tests.support.spark.processes import Program
 from worlds import BEFORE_THE_DECISION, BEHIND_THE_DECISION, left_staging, new_table
 
 PASSED = (CrashPoint.SINK_PLAN, *BEFORE_THE_DECISION, *BEHIND_THE_DECISION)
-"""Every point that a batch passes."""
+"""Every point that a batch passes, but for PIECE."""
 
-IN_THE_TABLE = (PostgresCrashPoint.COMMITTED, PostgresCrashPoint.DROPPED, CrashPoint.SINK_DONE)
+IN_THE_TABLE = (
+    PostgresCrashPoint.PIECE,  # of the only task
+    PostgresCrashPoint.COMMITTED,
+    PostgresCrashPoint.DROPPED,
+    CrashPoint.SINK_DONE,
+)
 
 ROWS = 10
 """Of a batch."""
 
-OPTIONS: dict[str, dict[str, Any]] = {"append": {}, "upsert": {"mode": "upsert", "keyColumns": "id"}}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "append": {},
+    "upsert": {"mode": "upsert", "keyColumns": "id"},
+    "append by tasks": {"transaction": "task"},
+}
 
 
 class World(Lives):
@@ -65,6 +74,10 @@ class World(Lives):
         assert self.found() == self.written
         until(lambda: not left_staging(self.server, self.url))
 
+    def shown(self, point: str) -> list[tuple[int, str]]:
+        """What the table must have behind a kill at the point."""
+        return self.written if point in IN_THE_TABLE else self.written[:-ROWS]
+
     def found(self) -> list[tuple[object, ...]]:
         return self.server.ask(f"SELECT id, value FROM {self.table} ORDER BY id")
 
@@ -78,15 +91,21 @@ def world(postgres: PostgresServer, tmp_path: Path, mode: str) -> Iterator[World
 
 
 def test_the_guarantees_say_how_many_points_there_are() -> None:
-    assert f"; {len(PASSED)} of PostgreSQL's;" in guarantees()
+    assert f"; {len(PASSED) + 1} of PostgreSQL's;" in guarantees()
 
 
 def test_every_crash_point_of_the_sink_is_walked_through() -> None:
-    assert set(PostgresCrashPoint) <= set(PASSED)
+    assert set(PostgresCrashPoint) <= {*PASSED, PostgresCrashPoint.PIECE}
 
 
 @pytest.mark.walk("a killed driver leaves one copy in a target")
 @pytest.mark.parametrize("points", walks(PASSED))
 @pytest.mark.parametrize("mode", OPTIONS)
 def test_a_driver_that_is_killed_at_any_point_leaves_exactly_one_copy(world: World, points: Sequence[str]) -> None:
-    world.walk(points, lambda point: world.written if point in IN_THE_TABLE else world.written[:-ROWS])
+    world.walk(points, world.shown)
+
+
+@pytest.mark.walk("a killed driver leaves one copy in a target")
+@pytest.mark.parametrize("mode", ["append by tasks"])
+def test_a_driver_that_is_killed_between_two_tasks_transactions_leaves_exactly_one_copy(world: World) -> None:
+    world.walk((PostgresCrashPoint.PIECE,), world.shown)

@@ -47,6 +47,11 @@ def test_tables_are_named_as_in_sql(table: str, shown: str) -> None:
         ({"url": URL, "table": "t", "key_columns": "id"}, "unknown option.*did_you_mean='keyColumns'"),
         ({"url": "jdbc:postgresql://host/db", "table": "t"}, "not the URL of a PostgreSQL"),
         ({"url": URL, "table": "t", "takeover": "id"}, "needs a transactionalIdPrefix"),
+        ({"url": URL, "table": "t", "transaction": "rows"}, "one of batch, task"),
+        (
+            {"url": URL, "table": "t", "mode": "upsert", "keyColumns": "id", "transaction": "task"},
+            "tasks that commit by themselves can only add rows",
+        ),
     ],
 )
 def test_options_that_are_wrong_are_named(options: dict[str, Any], said: str) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import adbc_driver_postgresql
 import pyarrow as pa
@@ -29,6 +30,7 @@ from oncelog_postgres import staging
 from oncelog_postgres.crash_points import PostgresCrashPoint
 from oncelog_postgres.database import conninfo, text
 from oncelog_postgres.errors import DatabaseAccessError, DatabaseUnavailableError, TableChangedError
+from oncelog_postgres.insertion import STAGING
 from oncelog_postgres.jobs import Job
 from oncelog_postgres.options import parse
 from oncelog_postgres.staging import CopyTask, copy
@@ -38,11 +40,22 @@ from worlds import BEFORE_THE_DECISION, BEHIND_THE_DECISION, PostgresWorld, sche
 
 
 @pytest.fixture
-def world(tmp_path: Path, postgres: PostgresServer) -> Iterator[PostgresWorld]:
-    found = PostgresWorld(tmp_path, postgres, "value text PRIMARY KEY")
+def options() -> dict[str, Any]:
+    """Of the sinks."""
+    return {}
+
+
+@pytest.fixture
+def world(tmp_path: Path, postgres: PostgresServer, options: dict[str, Any]) -> Iterator[PostgresWorld]:
+    found = PostgresWorld(tmp_path, postgres, "value text PRIMARY KEY", **options)
     yield found
     assert found.left() == []
+    assert postgres.ask("SELECT gid FROM pg_prepared_xacts") == []
     found.close()
+
+
+by_both = pytest.mark.parametrize("options", [{}, {"transaction": "task"}], ids=["batch", "task"])
+"""A transaction of the batch, and one of each task."""
 
 
 @pytest.fixture
@@ -66,6 +79,7 @@ def die(world: PostgresWorld, point: str, batch_id: int = 0) -> None:
         world.run(batch_id, FIRST)
 
 
+@by_both
 @pytest.mark.usefixtures("stands_still")
 @pytest.mark.parametrize("point", [*BEFORE_THE_DECISION, *BEHIND_THE_DECISION])
 def test_a_driver_that_stands_still_holds_up_nobody_and_leaves_one_copy(world: PostgresWorld, point: str) -> None:
@@ -81,6 +95,7 @@ def test_a_driver_that_stands_still_holds_up_nobody_and_leaves_one_copy(world: P
     assert world.holds(FIRST, SECOND)
 
 
+@by_both
 @pytest.mark.parametrize("point", [PostgresCrashPoint.PREPARED, PostgresCrashPoint.WRITTEN, PostgresCrashPoint.STAGED])
 def test_of_two_drivers_the_older_one_ends_and_one_copy_is_left(world: PostgresWorld, point: str) -> None:
     with at(point, lambda: world.run(0, FIRST, "run-2")), pytest.raises((RunSupersededError, RoundAbortedError)):
@@ -89,6 +104,7 @@ def test_of_two_drivers_the_older_one_ends_and_one_copy_is_left(world: PostgresW
     assert world.holds(FIRST)
 
 
+@by_both
 def test_of_two_drivers_behind_the_decision_either_may_commit(world: PostgresWorld) -> None:
     for point, batch_id in ((PostgresCrashPoint.COMMIT, 0), (PostgresCrashPoint.COMMITTED, 1)):
         values = (FIRST, SECOND)[batch_id]
@@ -99,6 +115,7 @@ def test_of_two_drivers_behind_the_decision_either_may_commit(world: PostgresWor
     assert world.holds(FIRST, SECOND)
 
 
+@by_both
 def test_a_task_that_wakes_up_late_is_told_that_its_place_is_gone(world: PostgresWorld) -> None:
     """It may be copying when its batch is aborted: then its session is ended, so that nobody waits for it."""
     die(world, PostgresCrashPoint.WRITTEN)
@@ -112,6 +129,7 @@ def test_a_task_that_wakes_up_late_is_told_that_its_place_is_gone(world: Postgre
     assert world.holds(FIRST)
 
 
+@by_both
 def test_a_task_that_is_copying_holds_up_no_successor(world: PostgresWorld) -> None:
     begun, ended, problems = threading.Event(), threading.Event(), list[Exception]()
     rows = pa.record_batch({"value": pa.array(["late"])})
@@ -146,13 +164,23 @@ def test_a_task_that_is_copying_holds_up_no_successor(world: PostgresWorld) -> N
     assert world.holds(FIRST)
 
 
+def roll_back_all(world: PostgresWorld) -> None:
+    """What an administrator may do who does not know whose prepared transactions these are."""
+    for (named,) in world.server.ask("SELECT gid FROM pg_prepared_xacts"):
+        world.server.ask(f"ROLLBACK PREPARED '{named}'")
+
+
 def newest_task(world: PostgresWorld) -> CopyTask:
     """What the tasks of the batch under way are told."""
     (left,) = world.left()
     schema = schema_of(world.url)
     assert world.server.ask(f"SELECT obj_description('{schema}.{left}'::regclass, 'pg_class')") == [(world.prefix,)]
     address = parse({"url": world.url, "table": world.table}).address
-    return CopyTask(conninfo(address), address.schema, left, is_made_durable=False)
+    attempt = left.removeprefix(STAGING)
+    target = ("public", world.table.removeprefix("public.")) if world.options else None
+    return CopyTask(
+        address, conninfo(address), address.schema, left, is_made_durable=False, attempt=attempt, target=target
+    )
 
 
 # The table and the database ------------------------------------------------------------------------------------------
@@ -201,15 +229,18 @@ def test_a_batch_goes_where_its_decision_says_whatever_the_options_say_later(wor
     assert world.holds(FIRST)
 
 
+@by_both
 def test_a_staging_table_that_is_gone_behind_the_decision_is_never_taken_for_an_empty_one(world: PostgresWorld) -> None:
     die(world, CrashPoint.ROUND_DECIDED)
     (left,) = world.left()
+    roll_back_all(world)
     world.server.ask(f"DROP TABLE {schema_of(world.url)}.{left}")
 
     with pytest.raises(CorruptDataError, match="the staging table of a batch is not in this database"):
         world.run(0, FIRST, "run-2")
 
 
+@by_both
 def test_a_ledger_that_lacks_the_history_is_refused(world: PostgresWorld, tmp_path: Path) -> None:
     world.run(0, FIRST)
     world.store.close()
@@ -221,6 +252,7 @@ def test_a_ledger_that_lacks_the_history_is_refused(world: PostgresWorld, tmp_pa
     assert world.holds(FIRST)
 
 
+@by_both
 def test_the_database_remembers_few_batches_of_each_prefix(world: PostgresWorld) -> None:
     for batch_id in range(10):
         world.run(batch_id, [str(batch_id)])
@@ -280,6 +312,7 @@ def test_a_server_that_crashes_at_the_commit_leaves_a_decided_batch_that_a_resta
         world.close()
 
 
+@by_both
 def test_a_pooler_in_transaction_mode_may_stand_in_between(world: PostgresWorld) -> None:
     with pooler(world.server) as port:
         world.url = world.url.replace(f":{world.server.port}/", f":{port}/")

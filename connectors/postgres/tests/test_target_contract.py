@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -12,10 +13,20 @@ from tests.support.servers.postgres import PostgresServer
 from worlds import PostgresWorld
 
 
-class TestPostgresTarget(TargetContract):
+class _World(TargetContract):
+    options: ClassVar[dict[str, Any]]
+
     @pytest.fixture
     def world(self, tmp_path: Path, postgres: PostgresServer) -> Iterator[TargetWorld]:
-        found = PostgresWorld(tmp_path, postgres)
+        found = PostgresWorld(tmp_path, postgres, **self.options)
         yield found
         assert found.left() == []
         found.close()
+
+
+class TestPostgresTarget(_World):
+    options: ClassVar[dict[str, Any]] = {}
+
+
+class TestTransactionsOfTasks(_World):
+    options: ClassVar[dict[str, Any]] = {"transaction": "task"}

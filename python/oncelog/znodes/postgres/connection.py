@@ -1,4 +1,4 @@
-"""One connection to PostgreSQL. No other module may use psycopg.
+"""One connection to PostgreSQL. No other module of this package may use psycopg.
 
 Statements go out together and their answers are read together: one round trip. Nothing is prepared on the server, and
 no setting outlives a transaction, so a pooler in transaction mode may stand in between.
@@ -39,7 +39,7 @@ _inherited: list[psycopg.Connection[Any]] = []
 """Those of the parent, in a forked child. They are kept, so that no finalizer touches them."""
 
 
-class _Impatient(psycopg.Connection[Row]):
+class Impatient(psycopg.Connection[Row]):
     """A connection whose every wait ends at its deadline.
 
     Attributes:
@@ -50,6 +50,10 @@ class _Impatient(psycopg.Connection[Row]):
     deadline_s = math.inf
     is_late = False
 
+    def gives_up(self) -> bool:
+        """Whether to end a wait at the deadline. One that goes on sets another deadline."""
+        return True
+
     def wait(self, gen: PQGen[T], *arguments: Any, **named: Any) -> T:
         return super().wait(self._until_deadline(gen), *arguments, **named)
 
@@ -59,7 +63,7 @@ class _Impatient(psycopg.Connection[Row]):
             wanted = next(gen)
             while True:
                 ready = yield wanted
-                if not ready and time.monotonic() >= self.deadline_s:
+                if not ready and time.monotonic() >= self.deadline_s and self.gives_up():
                     self.is_late = True
                     raise psycopg.OperationalError
                 wanted = gen.send(ready)
@@ -84,7 +88,7 @@ class StoreConnection:
         self.is_broken = False
         """Whether it failed in any way: it is not used again."""
         try:
-            self._psycopg = _Impatient.connect(
+            self._psycopg = Impatient.connect(
                 **address.parameters(deadline_s - time.monotonic()),
                 autocommit=True,
                 cursor_factory=psycopg.ClientCursor,

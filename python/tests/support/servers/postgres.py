@@ -14,7 +14,7 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ _SETTINGS = {
     "shared_buffers": "16MB",
     "max_wal_size": "64MB",
     "max_connections": "60",
+    "max_prepared_transactions": "20",
     "autovacuum": "off",  # it would be at work behind the tests, also while a server is stopped
 }
 
@@ -64,6 +65,17 @@ class PostgresServer(ServerProcess):
         self._run("initdb", "--no-sync", *options)
         access = self.folder / "pg_hba.conf"
         access.write_text(f"host all locked 127.0.0.1/32 scram-sha-256\n{access.read_text()}")
+
+    def require_tls(self, certificates: Path) -> None:
+        """Have it take no other connections; the role `certified` logs in with the client's certificate."""
+        for name in ("server.key", "server.crt", "ca.pem"):
+            shutil.copy(certificates / name, self.folder)
+            _give(self.folder / name)
+        access = self.folder / "pg_hba.conf"
+        certified = "hostssl all certified 127.0.0.1/32 cert map=clients"
+        access.write_text(f"hostnossl all all all reject\n{certified}\n{access.read_text()}")
+        (self.folder / "pg_ident.conf").write_text("clients client certified\n")
+        self._settings += ["ssl=on", "ssl_ca_file=ca.pem"]
 
     def copy_of(self, primary: PostgresServer, name: str) -> None:
         """Become a replica of a server that runs, which knows it by a name."""
@@ -136,8 +148,7 @@ def new_server(*settings: str) -> Iterator[PostgresServer]:
     require_postgres()
     # Not below pytest's folder, which is closed to the server's user; where memory may be a disk, syncs take no time.
     folder = Path(tempfile.mkdtemp(prefix="oncelog-postgres-", dir=MEMORY if MEMORY.is_dir() else None))
-    if _USER is not None:
-        os.chown(folder, _USER.pw_uid, _USER.pw_gid)
+    _give(folder)
     server = PostgresServer(folder, settings)
     try:
         yield server
@@ -147,10 +158,12 @@ def new_server(*settings: str) -> Iterator[PostgresServer]:
 
 
 @contextmanager
-def running_server(*settings: str) -> Iterator[PostgresServer]:
-    """A server of one's own, for the time of the block."""
+def running_server(*settings: str, certificates: Path | None = None) -> Iterator[PostgresServer]:
+    """A server of one's own, for the time of the block. With certificates it requires TLS."""
     with new_server(*settings) as server:
         server.initialise()
+        if certificates is not None:
+            server.require_tls(certificates)
         server.start()
         yield server
 
@@ -190,13 +203,25 @@ def _user() -> pwd.struct_passwd | None:
     return None
 
 
+def _give(file: Path) -> None:
+    """To the user that runs the server, who alone may read it: else it takes no key."""
+    file.chmod(0o700)
+    if _USER is not None:
+        os.chown(file, _USER.pw_uid, _USER.pw_gid)
+
+
 _USER = _user()
 _AS_USER: Any = {} if _USER is None else {"user": _USER.pw_uid, "group": _USER.pw_gid, "extra_groups": [], "cwd": "/"}
 
 
 @contextmanager
-def pooler(server: PostgresServer) -> Iterator[int]:
-    """PgBouncer in front of a server, with two connections that it lends for a transaction each; yields its port."""
+def pooler(server: PostgresServer, *, passwords: Mapping[str, str] | None = None) -> Iterator[int]:
+    """PgBouncer in front of a server, with two connections that it lends for a transaction each; yields its port.
+
+    Args:
+        server: the one behind it.
+        passwords: those of the roles that may log in, by SCRAM; without them everybody is the server's owner.
+    """
     program = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if program is None:
         missing_part("PgBouncer", "install it (on Debian the package pgbouncer)")
@@ -209,13 +234,21 @@ def pooler(server: PostgresServer) -> Iterator[int]:
         "pool_mode": "transaction",
         "default_pool_size": 2,
     }
-    with tempfile.TemporaryDirectory(prefix="oncelog-pgbouncer-") as folder:
-        configuration = Path(folder, "pgbouncer.ini")
+    user = f" user={ROLE}"
+    with tempfile.TemporaryDirectory(prefix="oncelog-pgbouncer-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        if passwords is not None:
+            lines = "".join(f'"{role}" "{password}"\n' for role, password in passwords.items())
+            (folder / "users").write_text(lines)
+            settings |= {"auth_type": "scram-sha-256", "auth_file": str(folder / "users")}
+            settings["server_tls_sslmode"] = "prefer"
+            user = ""
+        configuration = folder / "pgbouncer.ini"
         configuration.write_text(
-            f"[databases]\npostgres = host=127.0.0.1 port={server.port} user={ROLE}\n[pgbouncer]\n"
+            f"[databases]\npostgres = host=127.0.0.1 port={server.port}{user}\n[pgbouncer]\n"
             + "".join(f"{name} = {value}\n" for name, value in settings.items())
         )
-        Path(folder).chmod(0o755)
         process = subprocess.Popen(
             [program, str(configuration)], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **_AS_USER
         )

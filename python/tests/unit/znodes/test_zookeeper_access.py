@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import pickle
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +16,7 @@ import oncelog
 from oncelog.errors import InvalidOptionError, OncelogError, StoreAccessError, StoreUnavailableError, UsageError
 from oncelog.ports import Create
 from oncelog.znodes.zookeeper import ZookeeperZnodeStore
+from tests.support.servers.certificates import make_certificates
 from tests.support.servers.zookeeper import ZookeeperServer, free_ports, running_server
 from tests.unit.znodes.worlds import dump, forked, increment, wait_for
 
@@ -209,26 +209,7 @@ def test_a_wrong_sasl_password_is_an_error_and_not_repeated(sasl_server: Zookeep
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A CA, a server of 127.0.0.1 and a client that it vouches for, and a stranger's CA."""
-    folder = tmp_path_factory.mktemp("certificates")
-    authority = ["-addext", "keyUsage=critical,keyCertSign,cRLSign", "-days", "2"]  # Python 3.13 asks for the usage
-    for name in ("ca", "stranger"):
-        openssl(folder, "req", "-x509", *_new_key(name), "-out", f"{name}.pem", "-subj", f"/CN={name}", *authority)
-    for name in ("server", "client"):
-        openssl(folder, "req", *_new_key(name), "-out", f"{name}.csr", "-subj", f"/CN={name}")
-        (folder / "extensions").write_text("subjectAltName=IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n")
-        signing = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "extensions", "-days", "2"]
-        openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.crt", *signing)
-        (folder / f"{name}.pem").write_text((folder / f"{name}.key").read_text() + (folder / f"{name}.crt").read_text())
-    return folder
-
-
-def _new_key(name: str) -> list[str]:
-    return ["-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key"]
-
-
-def openssl(folder: Path, *arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,162 @@
+"""Who may write into a table, and over which connections: TLS, passwords, certificates, and a pooler in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from oncelog import metadata
+from oncelog.testing.target_contract import FIRST, SECOND, at
+from oncelog_postgres.crash_points import PostgresCrashPoint
+from oncelog_postgres.errors import DatabaseAccessError
+from tests.support.servers.certificates import make_certificates
+from tests.support.servers.postgres import PostgresServer, pooler, running_server
+from worlds import PostgresWorld
+
+RIGHT, WRONG = "correct-horse-battery", "hunter2-hunter2"
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def tls_server(certificates: Path) -> Iterator[PostgresServer]:
+    """It refuses connections without TLS, and knows `locked` by a password and `certified` by a certificate."""
+    with running_server(certificates=certificates) as server:
+        server.ask(f"CREATE ROLE locked LOGIN PASSWORD '{RIGHT}'; CREATE ROLE certified LOGIN")
+        server.ask("GRANT CREATE ON DATABASE postgres TO locked, certified")
+        yield server
+
+
+@pytest.fixture
+def made(tls_server: PostgresServer, tmp_path: Path) -> Iterator[Callable[..., PostgresWorld]]:
+    """Makes a world whose table a role may write to, and whose ledger is beside it."""
+    worlds: list[PostgresWorld] = []
+
+    def make(user: str, options: str, *, host: str = "127.0.0.1", port: int | None = None) -> PostgresWorld:
+        world = PostgresWorld(tmp_path, tls_server)
+        worlds.append(world)
+        tls_server.ask(f"GRANT INSERT ON {world.table} TO {user}")
+        world.url = tls_server.url(options, user=user, port=port).replace("127.0.0.1", host)
+        return world
+
+    yield make
+    for world in worlds:
+        world.close()
+
+
+def trusting(certificates: Path, authority: str = "ca", more: str = "") -> str:
+    return f"sslmode=verify-full&sslrootcert={certificates / authority}.pem{more}"
+
+
+@pytest.fixture
+def password(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Sets the password that the driver and its tasks find."""
+    return lambda found: monkeypatch.setenv("PGPASSWORD", found)
+
+
+def test_driver_tasks_and_ledger_come_by_tls_with_a_password(
+    made: Callable[..., PostgresWorld], certificates: Path, password: Callable[[str], None]
+) -> None:
+    password(RIGHT)
+    world = made("locked", trusting(certificates, more="&channel_binding=require&require_auth=scram-sha-256"))
+    world.store.close()
+    world.store = metadata.open_metadata(world.url)
+
+    world.run(0, FIRST)
+    world.run(1, SECOND)
+
+    assert world.holds(FIRST, SECOND)
+    assert world.left() == []
+
+
+def test_a_client_certificate_lets_in_without_a_password(
+    made: Callable[..., PostgresWorld], certificates: Path
+) -> None:
+    pair = f"&sslcert={certificates / 'client.crt'}&sslkey={certificates / 'client.key'}"
+    world = made("certified", trusting(certificates, more=pair))
+
+    world.run(0, FIRST)
+
+    assert world.holds(FIRST)
+
+
+def refused(world: PostgresWorld, said: str) -> None:
+    """It is told what is wrong, in an error that no restart mends, and in no words that should be secret."""
+    with pytest.raises(DatabaseAccessError, match=f"denies this process access: check .*{said}") as caught:
+        world.run(0, FIRST)
+    assert not any(secret in f"{caught.value!r}{caught.value}" for secret in (RIGHT, WRONG))
+    assert world.visible() == []
+
+
+@pytest.mark.parametrize(
+    ("authority", "host", "said"),
+    [
+        ("stranger", "127.0.0.1", "certificate verify failed"),
+        ("ca", "localhost", "certificate .*does not match host name"),
+    ],
+)
+def test_a_server_that_is_not_the_one_meant_gets_nothing(
+    made: Callable[..., PostgresWorld],
+    certificates: Path,
+    password: Callable[[str], None],
+    authority: str,
+    host: str,
+    said: str,
+) -> None:
+    password(RIGHT)
+
+    refused(made("locked", trusting(certificates, authority), host=host), said)
+
+
+def test_who_comes_without_tls_is_told_so(made: Callable[..., PostgresWorld], password: Callable[[str], None]) -> None:
+    password(RIGHT)
+
+    refused(made("locked", "sslmode=disable"), "no encryption")
+
+
+def test_a_wrong_password_and_a_missing_one_are_told_apart(
+    made: Callable[..., PostgresWorld], certificates: Path, password: Callable[[str], None]
+) -> None:
+    world = made("locked", trusting(certificates))
+
+    refused(world, "no password supplied")
+    password(WRONG)
+    refused(world, 'password authentication failed for user "locked"')
+
+
+@pytest.mark.parametrize("found", [WRONG, ""])
+def test_a_task_with_a_wrong_password_fails_the_batch_and_leaves_nothing(
+    made: Callable[..., PostgresWorld], certificates: Path, password: Callable[[str], None], found: str
+) -> None:
+    """Executors have an environment of their own."""
+    world = made("locked", trusting(certificates))
+    password(RIGHT)
+    with at(PostgresCrashPoint.STAGED, lambda: password(found)), pytest.raises(DatabaseAccessError) as caught:
+        world.run(0, FIRST)
+
+    assert "password" in str(caught.value)
+    assert not any(secret in f"{caught.value!r}{caught.value}" for secret in (RIGHT, WRONG))
+    assert (world.visible(), world.left()) == ([], [])
+    password(RIGHT)
+    world.run(0, FIRST, "run-2")
+    assert world.holds(FIRST)
+
+
+def test_a_pooler_that_asks_for_passwords_may_stand_in_between(
+    made: Callable[..., PostgresWorld], tls_server: PostgresServer, password: Callable[[str], None]
+) -> None:
+    """It speaks TLS to the server, and SCRAM to both sides."""
+    with pooler(tls_server, passwords={"locked": RIGHT}) as port:
+        world = made("locked", "require_auth=scram-sha-256", port=port)
+        password(WRONG)
+        with pytest.raises(DatabaseAccessError, match="authentication failed"):
+            world.run(0, FIRST)
+        password(RIGHT)
+        world.run(0, FIRST, "run-2")
+
+    assert world.holds(FIRST)

@@ -1,0 +1,96 @@
+"""The store on PostgreSQL over TLS, with passwords and certificates, and behind a pooler that asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from oncelog.errors import StoreAccessError
+from oncelog.ports import Create
+from oncelog.znodes.postgres import PostgresZnodeStore
+from tests.support.servers.certificates import make_certificates
+from tests.support.servers.postgres import PostgresServer, pooler, running_server
+
+pytestmark = pytest.mark.servers
+
+RIGHT, WRONG = "correct-horse-battery", "hunter2-hunter2"
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def server(certificates: Path) -> Iterator[PostgresServer]:
+    """It refuses connections without TLS, and knows `locked` by a password and `certified` by a certificate."""
+    with running_server(certificates=certificates) as found:
+        found.ask(f"CREATE ROLE locked LOGIN PASSWORD '{RIGHT}'; CREATE ROLE certified LOGIN")
+        found.ask("GRANT CREATE ON DATABASE postgres TO locked, certified")
+        yield found
+
+
+@pytest.fixture
+def password(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    return lambda found: monkeypatch.setenv("PGPASSWORD", found)
+
+
+def trusting(certificates: Path, more: str = "") -> str:
+    return f"sslmode=verify-full&sslrootcert={certificates / 'ca.pem'}{more}"
+
+
+def works(url: str) -> None:
+    with closing(PostgresZnodeStore(url)) as store:
+        store.multi([Create("/a")])
+        assert store.children("/") == ["a"]
+
+
+def refused(url: str, said: str) -> None:
+    """It is told what is wrong, and in no words that should be secret."""
+    with closing(PostgresZnodeStore(url)) as store, pytest.raises(StoreAccessError, match=said) as caught:
+        store.get("/")
+    assert not any(secret in f"{caught.value!r}{caught.value}" for secret in (RIGHT, WRONG))
+
+
+def test_a_password_over_tls_lets_in_and_a_wrong_one_does_not(
+    server: PostgresServer, certificates: Path, password: Callable[[str], None]
+) -> None:
+    options = trusting(certificates, "&channel_binding=require&require_auth=scram-sha-256")
+    password(WRONG)
+    refused(server.url(options, user="locked"), 'password authentication failed for user "locked"')
+    password(RIGHT)
+
+    works(server.url(options, user="locked"))
+
+
+def test_a_client_certificate_lets_in_without_a_password(server: PostgresServer, certificates: Path) -> None:
+    pair = f"&sslcert={certificates / 'client.crt'}&sslkey={certificates / 'client.key'}"
+
+    works(server.url(trusting(certificates, pair), user="certified"))
+    refused(server.url(trusting(certificates), user="certified"), "requires a valid client certificate")
+
+
+def test_a_server_that_is_not_the_one_meant_is_not_trusted(
+    server: PostgresServer, certificates: Path, password: Callable[[str], None]
+) -> None:
+    password(RIGHT)
+    strange = trusting(certificates).replace("ca.pem", "stranger.pem")
+
+    refused(server.url(strange, user="locked"), "certificate verify failed")
+    named = server.url(trusting(certificates), user="locked").replace("127.0.0.1", "localhost")
+    refused(named, "certificate .*does not match host name")
+    refused(server.url("sslmode=disable", user="locked"), "no encryption")
+
+
+def test_a_pooler_that_asks_for_passwords_may_stand_in_between(
+    server: PostgresServer, password: Callable[[str], None]
+) -> None:
+    with pooler(server, passwords={"locked": RIGHT}) as port:
+        url = server.url("require_auth=scram-sha-256", port=port, user="locked")
+        password(WRONG)
+        refused(url, "authentication failed")
+        password(RIGHT)
+        works(url)
