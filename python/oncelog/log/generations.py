@@ -12,8 +12,8 @@ keep it from being raised, and not forever: a round until its time-out, which it
 never renewed, for limits.HOLD_TIMEOUT_MS.
 
 Where steps are dear, a round is opened with its decision, or `limits.ROUND_OPENED_AFTER_MS` after its batch began, and
-the generation is one of at most `limits.RECENT_MS` before that. So a round there counts as begun `OPENED_LATE_MS` before
-its znode.
+the generation of its files is one of at most `limits.RECENT_MS` before that. So a round there counts as having begun
+`OPENED_LATE_MS` before its znode.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ def raised(store: ZnodeStore, now_ms: int, *, dry_run: bool = False) -> tuple[in
         # The generation is read first: all writers that began before its last set have a znode by then.
         present, stat = _read(reader)
         is_young = now_ms - stat.mtime_ms < limits.GENERATION_MIN_AGE_MS
-        late_ms = OPENED_LATE_MS if store.joins_steps else 0
-        held_by = () if is_young else _writers_before(reader, stat, now_ms, late_ms)
+        late_until_ms = stat.mtime_ms + OPENED_LATE_MS if store.joins_steps else 0
+        held_by = () if is_young else _writers_before(reader, stat, now_ms, late_until_ms)
     if is_young or held_by:
         return present, held_by
     if dry_run:
@@ -192,25 +192,22 @@ def holds_of_stream(reader: ZnodeReader, held: str) -> list[str]:
     return [path for path in paths_below(reader, paths.HOLDS) if paths.is_of_one_stream(path, held)]
 
 
-def _writers_before(reader: ZnodeReader, generation: Stat, now_ms: int, late_ms: int) -> tuple[Hold, ...]:
+def _writers_before(reader: ZnodeReader, generation: Stat, now_ms: int, late_until_ms: int) -> tuple[Hold, ...]:
     """The running writers that began before the last set of the generation.
 
     Args:
-        late_ms: how long before its znode a round may have begun.
+        late_until_ms: a round that was opened before this time may have begun before that.
     """
-    live = [(hold, its) for hold, its in _holds(reader, now_ms) if hold.age_ms <= limits.HOLD_TIMEOUT_MS]
-    before = [hold for hold, its in live if its.czxid < generation.mzxid]
-    for hold, its in _open_rounds(reader, now_ms):
-        if its.czxid < generation.mzxid or its.ctime_ms < generation.mtime_ms + late_ms:
-            before.append(hold)
-    return tuple(before)
+    live = [(hold, zxid) for hold, zxid in _holds(reader, now_ms) if hold.age_ms <= limits.HOLD_TIMEOUT_MS]
+    opened = [(hold, 0 if its.ctime_ms < late_until_ms else its.czxid) for hold, its in _open_rounds(reader, now_ms)]
+    return tuple(hold for hold, czxid in (*opened, *live) if czxid < generation.mzxid)
 
 
-def _holds(reader: ZnodeReader, now_ms: int) -> Iterator[tuple[Hold, Stat]]:
+def _holds(reader: ZnodeReader, now_ms: int) -> Iterator[tuple[Hold, int]]:
     for path in paths_below(reader, paths.HOLDS):
         znode = reader.get(path)
         if znode is not None:
-            yield Hold(path, decode_hold(path, znode.data), now_ms - znode.stat.ctime_ms), znode.stat
+            yield Hold(path, decode_hold(path, znode.data), now_ms - znode.stat.ctime_ms), znode.stat.czxid
 
 
 def _open_rounds(reader: ZnodeReader, now_ms: int) -> Iterator[tuple[Hold, Stat]]:

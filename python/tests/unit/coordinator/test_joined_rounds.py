@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,12 +20,13 @@ from oncelog.spark.options import parse_sink_options
 from oncelog.spark.writing import Written
 from oncelog.znodes import rules
 from tests.support.log.faulty import Crashed, Fault, FaultyStore
-from tests.support.log.logs import TOPIC, LogWorld, log_world, partition, uncommitted, values
+from tests.support.log.logs import TOPIC, LogWorld, partition, uncommitted, values
 from tests.support.log.rounds import (
     GROUP,
     SOURCE,
     begin,
     committed,
+    joining_world,
     offsets,
     request,
     restarted_at_every_multi,
@@ -34,13 +34,6 @@ from tests.support.log.rounds import (
 )
 
 BATCHES = 3
-
-
-@contextmanager
-def joining_world(folder: Path) -> Iterator[LogWorld]:
-    with log_world(folder) as found:
-        found.store().joins_steps = True  # type: ignore[misc]
-        yield found
 
 
 @pytest.fixture
