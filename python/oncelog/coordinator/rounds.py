@@ -8,8 +8,8 @@ one small multi (ledger/batches.py). Crash points, and what follows after a cras
   settle   some partitions do not list the round any more                  any settler continues
 
 Where steps are dear (`ZnodeStore.joins_steps`), a batch that fits into one step is appended, staged and decided in it,
-as a producer's commit is. So write is a part of decide, and so is plan from a run's second batch on: who fences its
-predecessors has done so, and a round that is open for a moment only aborts nothing and needs no time-out. A batch that
+as a producer's commit is. So write is a part of decide. From the second batch of a run on, plan is a part of it, too:
+the first one has fenced all older runs, and a round that is open only within a step needs no time-out. A batch that
 lasts, or does not fit, opens its round first.
 
 The participant of log partition number p has the transactional id ``<prefix>-<p>``. So readers and tools see the usual

@@ -66,7 +66,10 @@ class Settler:
             how many owners were settled in some partition.
         """
         zxid = self._due(partitions)
-        return 0 if zxid is None else self._settle(self._taken(), zxid)
+        if zxid is None:
+            return 0
+        waiting, self._waiting = sorted(self._waiting), set()
+        return self._settle(waiting, zxid)
 
     def step_if_due(self, partitions: Iterable[TopicIdPartition]) -> Settling | None:
         """Like `settle_if_due`, but leave the step to the caller, who takes it as a part of another one.
@@ -88,7 +91,8 @@ class Settler:
         if len(chunks) == 1 and len(steps) == 1:
             reach(CrashPoint.SETTLE)
             return Settling(seen, chunks[0], ready, zxid, steps[0])
-        self._settle(self._taken(), zxid)
+        self._waiting = set()
+        self._settle_seen(seen, zxid)
         return None
 
     def has_settled(self, settling: Settling) -> None:
@@ -105,10 +109,6 @@ class Settler:
         with recently(self._store) as reader:
             self._sample = (now, snapshot.commits_zxid(reader))
         return None if sample is None else sample[1]
-
-    def _taken(self) -> list[TopicIdPartition]:
-        waiting, self._waiting = sorted(self._waiting), set()
-        return waiting
 
     def settle_now(self, partitions: Iterable[TopicIdPartition]) -> int:
         """Wait for the settle lag and settle everything decided before the call; return at once if there is nothing."""
@@ -132,6 +132,9 @@ class Settler:
         if seen is None:
             self._waiting.update(partitions)
             return 0
+        return self._settle_seen(seen, zxid)
+
+    def _settle_seen(self, seen: LogSnapshot, zxid: int) -> int:
         ready = _ready(seen)
         reach(CrashPoint.SETTLE)
         chunks = _chunks(seen, ready)

@@ -2407,7 +2407,7 @@ BUCKETS = [
     Fault(
         "what does not fit beside a decision is settled by nobody",
         "coordinator/settler.py",
-        "        self._settle(self._taken(), zxid)\n        return None",
+        "        self._settle_seen(seen, zxid)\n        return None",
         "        return None",
         ("unit/coordinator/test_foreseen_rounds.py",),
     ),

@@ -164,7 +164,7 @@ class MicroBatches(MicroBatch):
         self._query.max_rows = 2
 
     def prepare(self, process: Process, log: Log) -> None:
-        self.fill(process, log, 4)
+        self.fill(process, log, 3)
 
 
 class TwoPhases(Scenario):

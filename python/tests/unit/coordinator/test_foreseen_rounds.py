@@ -14,6 +14,7 @@ from oncelog.errors import (
     BatchRefusedError,
     InvariantViolation,
     OncelogError,
+    OutcomeUnknownError,
     RoundAbortedError,
     RunSupersededError,
     StepTooLargeError,
@@ -32,6 +33,7 @@ from oncelog.spark.options import SinkOptions, parse_sink_options
 from oncelog.spark.writing import WriteTask, Written
 from oncelog.types import Outcome
 from oncelog.znodes import rules
+from tests.support.log.faulty import Fault, FaultyStore
 from tests.support.log.logs import TOPIC, LogWorld, partition, uncommitted, values
 from tests.support.log.rounds import (
     GROUP,
@@ -141,6 +143,20 @@ def test_a_batch_that_is_superseded_before_it_is_opened_opens_and_decides_nothin
     new.decide()
 
     assert values(world.log) == [b"first", b"new"]
+
+
+def test_a_decision_of_unknown_outcome_is_asked_for_again(world: LogWorld) -> None:
+    store = FaultyStore(world.store())
+    log = world.open(store)
+    round_ = begin(log, 1)
+    round_.write(written(log, {0: [b"a"]}))
+    store.fail_next(*[Fault.LOST_REQUEST] * 4, Fault.LOST_REPLY)
+    with pytest.raises(OutcomeUnknownError):
+        round_.decide()
+    begin(world.log, 2).renew()
+    round_.decide()
+
+    assert values(world.log) == [b"first", b"a"]
 
 
 def test_a_run_that_the_ledger_has_forgotten_decides_nothing(world: LogWorld, monkeypatch: pytest.MonkeyPatch) -> None:
