@@ -10,6 +10,7 @@ import pytest
 
 from oncelog import limits
 from oncelog.coordinator import rounds, settler
+from oncelog.crash_points import CrashPoint, arm
 from oncelog.errors import (
     BatchRefusedError,
     InvariantViolation,
@@ -28,13 +29,13 @@ from oncelog.runtime import Log
 from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.options import Use
 from oncelog.spark.kit.target import Batch
-from oncelog.spark.log_target import SETTLED_EVERY, LogTarget, write_task
+from oncelog.spark.log_target import SETTLED_EVERY, LogTarget
 from oncelog.spark.options import SinkOptions, parse_sink_options
 from oncelog.spark.writing import WriteTask, Written
 from oncelog.types import Outcome
 from oncelog.znodes import rules
 from tests.support.log.faulty import Fault, FaultyStore
-from tests.support.log.logs import TOPIC, LogWorld, partition, uncommitted, values
+from tests.support.log.logs import TOPIC, LogWorld, partition, partitions, uncommitted, values
 from tests.support.log.rounds import (
     GROUP,
     PREFIX,
@@ -261,11 +262,22 @@ def test_a_round_that_was_opened_late_keeps_the_generation_that_its_files_bear(w
 # Topics ---------------------------------------------------------------------------------------------------------------
 
 
-def test_a_topic_that_was_created_since_the_last_decision_is_found(world: LogWorld) -> None:
+def test_a_topic_that_was_created_since_the_last_decision_is_found(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = world.store()
+    before = store.fork()
+    monkeypatch.setattr(store, "recent", lambda: nullcontext(before))
     world.log.create_topic("late")
-    task = write_task(world.log, sink_options(topic=None))
+    (block,) = written(world.log, {0: [b"a"]}, "late").popitem()[1]
 
-    assert "late" in task.partitions
+    def job(task: WriteTask) -> list[Written]:
+        assert "late" in task.partitions
+        return [Written("late", 0, block)]
+
+    BatchDriver(LogTarget(world.log, sink_options(topic=None))).run(Batch(request(1), job))
+    (late,) = partitions(world.log, "late")
+    assert read_partition(world.log.services.store, late).log_end == 1
 
 
 # Settling -------------------------------------------------------------------------------------------------------------
@@ -313,11 +325,18 @@ def test_a_step_that_is_too_large_with_the_settling_decides_without_it(
     world: LogWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rules, "MULTI_MAX_OPS", 12)
-
-    assert run_batches(world, 2 * SETTLED_EVERY + 1) == list(range(2, 2 * SETTLED_EVERY + 3))
+    reached: list[str] = []
+    arm(reached.append)
+    try:
+        assert run_batches(world, 2 * SETTLED_EVERY + 1) == list(range(2, 2 * SETTLED_EVERY + 3))
+    finally:
+        arm(None)
+    assert CrashPoint.SETTLE in reached
+    assert CrashPoint.ROUND_APPENDED not in reached, "it was not taken apart"
 
 
 def test_what_takes_several_steps_is_settled_in_them(world: LogWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settler, "OPERATIONS_PER_STEP", 4)
 
     assert run_batches(world, 2 * SETTLED_EVERY + 1) == [2, 3, 4, 5, 5, 6, 7, 8, 5]
+    assert EMBEDDED.round_numbers(world.log.services.store, PREFIX) == [6, 7, 8, 9, 10]
