@@ -152,6 +152,9 @@ znodes are read again when others change them meanwhile, before a contradiction 
 ROUND_TIMEOUT_MS = 30 * 60 * 1000
 """Any process may abort an undecided micro-batch that its driver has not renewed for this long."""
 
+ROUND_OPENED_AFTER_MS = 30 * 1000
+"""Where steps are dear, a micro-batch that lasts longer than this opens its round before its decision."""
+
 # Collection -----------------------------------------------------------------------------------------------------------
 
 GENERATION_MIN_AGE_MS = 3600 * 1000

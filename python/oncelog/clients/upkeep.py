@@ -8,14 +8,15 @@ after it failed. Only a violated invariant (a bug in oncelog) is logged.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from oncelog.clients.services import LogServices
 from oncelog.coordinator import sweeper
-from oncelog.coordinator.settler import Settler
-from oncelog.errors import InvariantViolation, OncelogError
+from oncelog.coordinator.settler import NotSettledError, Settler
+from oncelog.errors import InvariantViolation, OncelogError, StepTooLargeError
 from oncelog.log.snapshot import LogSnapshot
+from oncelog.ports import ZnodeView
 from oncelog.types import TopicIdPartition
 
 _log = logging.getLogger(__name__)
@@ -36,6 +37,29 @@ class Upkeep:
         """Settle what `partitions` list, if that is due."""
         with _ignoring_errors():
             self._settler.settle_if_due(partitions)
+
+    def while_writing(
+        self, partitions: Iterable[TopicIdPartition], write: Callable[[Callable[[ZnodeView], None] | None], None]
+    ) -> None:
+        """Run a step, and settle within it what `partitions` list, if that is due.
+
+        Args:
+            write: runs the step; its argument is what else this does, None for nothing.
+        """
+        settling = None
+        with _ignoring_errors():
+            settling = self._settler.step_if_due(partitions)
+        if settling is None:
+            write(None)
+            return
+        try:
+            write(settling.run)
+        except (NotSettledError, StepTooLargeError) as problem:
+            if isinstance(problem.__cause__, InvariantViolation):
+                _log_impossible()
+            write(None)
+            return
+        self._settler.has_settled(settling)
 
     def after_planning(self, seen: LogSnapshot) -> None:
         """Settle what a plan saw, if that is due, and time out what held it back."""
@@ -65,4 +89,8 @@ def _ignoring_errors() -> Iterator[None]:
     except OncelogError:
         pass
     except InvariantViolation:
-        _log.exception("upkeep found an impossible state: a bug in oncelog, please report it; the call itself is done")
+        _log_impossible()
+
+
+def _log_impossible() -> None:
+    _log.exception("upkeep found an impossible state: a bug in oncelog, please report it; the call itself is done")

@@ -8,7 +8,9 @@ one small multi (ledger/batches.py). Crash points, and what follows after a cras
   settle   some partitions do not list the round any more                  any settler continues
 
 Where steps are dear (`ZnodeStore.joins_steps`), a batch that fits into one step is appended, staged and decided in it,
-as a producer's commit is. So write is a part of decide.
+as a producer's commit is. So write is a part of decide. From the second batch of a run on, plan is a part of it, too:
+the first one has fenced all older runs, and a round that is open only within a step needs no time-out. A batch that
+lasts, or does not fit, opens its round first.
 
 The participant of log partition number p has the transactional id ``<prefix>-<p>``. So readers and tools see the usual
 terms: producer id, epoch, sequence.
@@ -83,7 +85,9 @@ def begin(
         RunSupersededError, BatchRefusedError: see protocol/batch_ledger.py.
     """
     steps = BatchSteps(EMBEDDED, services.store, request, joined)
-    opened = steps.begin(new_record(request, timeout_ms=timeout_ms))
+    record = new_record(request, timeout_ms=timeout_ms)
+    opened = steps.foresee(record) if services.store.joins_steps and joined is None else None
+    opened = opened or steps.begin(record)
     return None if opened is None else Round(services, steps, opened)
 
 
@@ -143,6 +147,7 @@ class Round:
 
     def _append(self, chunk: Sequence[PartitionBlocks]) -> None:
         """Append what fits into a step, or in several if it turns out to be too large."""
+        self.open()
         reach(CrashPoint.ROUND_APPEND)
         appended: dict[TopicIdPartition, int] = {}
         for tails in in_parts(_participants(chunk), self._write_participants):
@@ -193,21 +198,37 @@ class Round:
 
         if self._joined:
             self._take_apart()
+        self.open()
         for _ in groups.step_by_step(_ends(offsets), stage):
             self._has_staged = True
         reach(CrashPoint.ROUND_STAGED)
 
-    def decide(self) -> None:
-        """Make everything that the round wrote visible, in one multi. It cannot be undone afterwards (I6)."""
+    @property
+    def is_one_step(self) -> bool:
+        """Whether the step that decides does all the rest, too."""
+        return bool(self._joined)
+
+    def decide(self, also: Callable[[ZnodeView], None] | None = None) -> None:
+        """Make everything that the round wrote visible, in one multi. It cannot be undone afterwards (I6).
+
+        Args:
+            also: what the same step does first; only for a round that is one step.
+
+        Raises:
+            StepTooLargeError: it is too large together with `also`; nothing was decided.
+            RunSupersededError, RoundAbortedError: another driver took over; nothing was decided.
+        """
         if self._joined:
             try:
-                self._decide_at_once(self._joined)
+                self._decide_at_once(self._joined, also)
                 return
             except StepTooLargeError:
+                if also is not None:
+                    raise
                 self._take_apart()
         self._steps.decide(self._opened, self._complete)
 
-    def _decide_at_once(self, chunk: Sequence[PartitionBlocks]) -> None:
+    def _decide_at_once(self, chunk: Sequence[PartitionBlocks], also: Callable[[ZnodeView], None] | None) -> None:
         """Append, stage and decide in one step: nothing lists the round before it, and all of it is seen after it."""
         participants = _participants(chunk)
         appended: dict[TopicIdPartition, int] = {}
@@ -215,6 +236,8 @@ class Round:
         def decide(fresh_ids: Sequence[int | None]) -> None:
             def complete(view: ZnodeView, _: QueryLedger, __: OwnerRecord) -> OwnerRecord:
                 nonlocal appended
+                if also is not None:
+                    also(view)
                 appended = self._write(view, participants, fresh_ids)
                 if self._progress is not None:
                     self._stage(view, self._progress, _ends(self._progress))
@@ -234,13 +257,25 @@ class Round:
         if progress is not None:
             self.stage_offsets(progress)
 
+    def open(self) -> None:
+        """Open the round if that was left for the step that decides."""
+        if self._opened.is_foreseen:
+            self._opened = self._steps.open(self._opened)
+
     def abort(self) -> None:
-        """Abort the round if it is still open. Then nothing of it ever becomes visible."""
-        self._steps.abort(self.number)
+        """Abort the round if it is still open. Then nothing of it ever becomes visible.
+
+        A round that was not opened has its number for itself only once it is: the one that has it may be another's.
+        """
+        if not self._opened.is_foreseen:
+            self._steps.abort(self.number)
 
     def renew(self) -> None:
-        """Start the round's time-out again: the driver is alive."""
-        self._steps.renew(self.number)
+        """Open the round, or start its time-out again: the driver is alive."""
+        if self._opened.is_foreseen:
+            self.open()
+        else:
+            self._steps.renew(self.number)
 
     def _write(
         self, view: ZnodeView, participants: Sequence[Sequence[PartitionBlocks]], fresh_ids: Sequence[int | None]

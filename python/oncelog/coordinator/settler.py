@@ -16,13 +16,14 @@ compare the partitions again. The last chunk of step 1 and the first of step 2 s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from oncelog import limits
 from oncelog.coordinator import owners, transactional_ids
 from oncelog.crash_points import CrashPoint, reach
-from oncelog.errors import PlanOvertakenError, StepTooLargeError
+from oncelog.errors import InvariantViolation, OncelogError, PlanOvertakenError, StepTooLargeError
 from oncelog.ledger.kinds import EMBEDDED
 from oncelog.log import partition_log, partition_reads, snapshot
 from oncelog.log.snapshot import LogSnapshot
@@ -64,16 +65,50 @@ class Settler:
         Returns:
             how many owners were settled in some partition.
         """
+        zxid = self._due(partitions)
+        if zxid is None:
+            return 0
+        waiting, self._waiting = sorted(self._waiting), set()
+        return self._settle(waiting, zxid)
+
+    def step_if_due(self, partitions: Iterable[TopicIdPartition]) -> Settling | None:
+        """Like `settle_if_due`, but leave the step to the caller, who takes it as a part of another one.
+
+        Args:
+            partitions: as of `settle_if_due`; the caller tells `has_settled` when it has taken the step.
+
+        Returns:
+            the step; None if there is nothing to settle, or if that took several steps, which were taken.
+        """
+        zxid = self._due(partitions)
+        if zxid is None:
+            return None
+        seen = self._look(sorted(self._waiting), zxid)
+        if seen is None:
+            return None
+        chunks, ready = _chunks(seen, _ready(seen)), _ready(seen)
+        steps = _steps({owner: seen.owners[owner] for owner in ready - _left_over(seen, ready)})
+        if len(chunks) == 1 and len(steps) == 1:
+            reach(CrashPoint.SETTLE)
+            return Settling(seen, chunks[0], ready, zxid, steps[0])
+        self._waiting = set()
+        self._settle_seen(seen, zxid)
+        return None
+
+    def has_settled(self, settling: Settling) -> None:
+        """The step was taken."""
+        reach(CrashPoint.SETTLED)
+        self._waiting = _unsettled(settling.seen, settling.ready - _left_over(settling.seen, settling.ready))
+
+    def _due(self, partitions: Iterable[TopicIdPartition]) -> int | None:
+        """Note that `partitions` wait; returns the zxid to settle with, if that is due."""
         self._waiting.update(partitions)
         now, sample = self._clock.monotonic_ms(), self._sample
         if sample is not None and now - sample[0] < limits.SETTLE_LAG_MS:
-            return 0
+            return None
         with recently(self._store) as reader:
             self._sample = (now, snapshot.commits_zxid(reader))
-        if sample is None:
-            return 0
-        waiting, self._waiting = sorted(self._waiting), set()
-        return self._settle(waiting, sample[1])
+        return None if sample is None else sample[1]
 
     def settle_now(self, partitions: Iterable[TopicIdPartition]) -> int:
         """Wait for the settle lag and settle everything decided before the call; return at once if there is nothing."""
@@ -97,6 +132,9 @@ class Settler:
         if seen is None:
             self._waiting.update(partitions)
             return 0
+        return self._settle_seen(seen, zxid)
+
+    def _settle_seen(self, seen: LogSnapshot, zxid: int) -> int:
         ready = _ready(seen)
         reach(CrashPoint.SETTLE)
         chunks = _chunks(seen, ready)
@@ -122,15 +160,54 @@ class Settler:
         """Settle the last chunk and finish the owners that are then unlisted, in one step if it is not too large."""
         first, *others = _steps(unlisted) or [[]]
 
-        def together(view: ZnodeView) -> frozenset[str]:
-            _settle_chunk(view, chunk, ready, zxid)
-            return _finish_parts(view, first, frozenset())
-
         try:
+            together = partial(_settle_and_finish, chunk=chunk, ready=ready, zxid=zxid, parts=first)
             _finish(self._store, others, unfinished=self._store.transact(together))
         except StepTooLargeError:
             self._settle_chunk(chunk, ready, zxid)
             _finish(self._store, [first, *others])
+
+
+class NotSettledError(Exception):
+    """The part of a step that settles failed, and with it the step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settling:
+    """What a settler found to do, if it is one step.
+
+    Attributes:
+        seen: its plan.
+        chunk, ready, zxid, parts: the partitions, the owners to settle in them, S, and the owners to finish.
+    """
+
+    seen: LogSnapshot
+    chunk: Sequence[TopicIdPartition]
+    ready: frozenset[str]
+    zxid: int
+    parts: Sequence[_Part]
+
+    def run(self, view: ZnodeView) -> None:
+        """Settle within a step.
+
+        Raises:
+            NotSettledError: take the step without this; nothing was written.
+        """
+        try:
+            _settle_and_finish(view, self.chunk, self.ready, self.zxid, self.parts)
+        except (OncelogError, InvariantViolation) as problem:
+            raise NotSettledError("the settling within a step failed") from problem
+
+
+def _settle_and_finish(
+    view: ZnodeView,
+    chunk: Sequence[TopicIdPartition],
+    ready: frozenset[str],
+    zxid: int,
+    parts: Sequence[_Part],
+) -> frozenset[str]:
+    _settle_chunk(view, chunk, ready, zxid)
+    return _finish_parts(view, parts, frozenset())
 
 
 def _ready(seen: LogSnapshot) -> frozenset[str]:

@@ -8,7 +8,7 @@ answer was lost is run again, and finds out by the nonce whether it succeeded.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
 from oncelog.crash_points import CrashPoint, reach
@@ -21,7 +21,7 @@ from oncelog.protocol import batch_ledger
 from oncelog.protocol.batch_ledger import AlreadyDecided, BatchRequest, QueryLedger
 from oncelog.randomness import random_id
 from oncelog.types import Outcome
-from oncelog.znodes.transact import resolving
+from oncelog.znodes.transact import recently, resolving
 
 T = TypeVar("T")
 
@@ -31,10 +31,15 @@ REMEMBERED_ROUNDS = 8
 
 @dataclass(frozen=True)
 class OpenRound(Generic[R]):
-    """A round for a driver to write: its number, and its record when it was opened."""
+    """A round for a driver to write: its number, and its record when it is opened.
+
+    Attributes:
+        is_foreseen: see `BatchSteps.foresee`; False once the driver knows that it is open.
+    """
 
     number: int
     record: R
+    is_foreseen: bool = False
 
 
 class StepRunner(Protocol):
@@ -80,6 +85,33 @@ class BatchSteps(Generic[R]):
         opened = former_names.planning(self.store, self.kind, plan)
         reach(CrashPoint.SINK_PLANNED)
         return opened
+
+    def foresee(self, new_record: Callable[[int, str, R | None], R]) -> OpenRound[R] | None:
+        """The round that the step which decides the batch will open, too; None if the batch must be planned before it.
+
+        A plan supersedes older runs and aborts what they left open; a run that has decided a batch has done both
+        (`batch_ledger.goes_on`). For a target that writes nothing under a round before its decision, or opens it first
+        (`open`).
+        """
+        kind, prefix = self.kind, self.request.prefix
+        with recently(self.store) as reader:
+            ledger = kind.read(reader, prefix)
+        if ledger is None or not batch_ledger.goes_on(ledger, self.request):
+            return None
+        reach(CrashPoint.SINK_PLAN)
+        number = ledger.current_round + 1
+        foreseen = OpenRound(number, new_record(number, random_id(), None), is_foreseen=True)
+        reach(CrashPoint.SINK_PLANNED)
+        return foreseen
+
+    def open(self, round_: OpenRound[R]) -> OpenRound[R]:
+        """Open a foreseen round in a step of its own.
+
+        Raises:
+            RunSupersededError, RoundAbortedError: another driver took over.
+        """
+        self.run(lambda view: self._open(view, round_))
+        return replace(round_, is_foreseen=False)
 
     def decide(self, round_: OpenRound[R], complete: Callable[[ZnodeView, QueryLedger, R], R]) -> R:
         """Commit the round, in one write. It cannot be undone afterwards (invariant I6).
@@ -196,11 +228,23 @@ class BatchSteps(Generic[R]):
         view.create(kind.round_path(request.prefix, verdict.number), kind.encode(record))
         return OpenRound(verdict.number, record)
 
+    def _open(self, view: ZnodeView, round_: OpenRound[R]) -> None:
+        kind, prefix, number = self.kind, self.request.prefix, round_.number
+        ledger, found = self.check_live(view), kind.read_round(view, prefix, number)
+        if found is not None and found.nonce == round_.record.nonce:
+            return  # an earlier step opened it
+        if ledger.current_round != number - 1 or not batch_ledger.goes_on(ledger, self.request):
+            raise self.aborted(number)
+        kind.put(view, prefix, replace(ledger, current_round=number))
+        view.create(kind.round_path(prefix, number), kind.encode(round_.record))
+
     def _decide(self, view: ZnodeView, round_: OpenRound[R], complete: Callable[[ZnodeView, QueryLedger, R], R]) -> R:
         kind, prefix, number = self.kind, self.request.prefix, round_.number
         found = kind.read_round(view, prefix, number)
         if found is not None and found.outcome is Outcome.COMMIT and found.nonce == round_.record.nonce:
             return found  # an earlier try of this step succeeded
+        if round_.is_foreseen:
+            self._open(view, round_)
         ledger, record = self.check_open(view, number)
         decided = complete(view, ledger, record)
         kind.put(view, prefix, batch_ledger.decided(ledger, self.request, number))

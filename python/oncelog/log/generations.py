@@ -10,6 +10,10 @@ planned and that has no round yet, a *hold*. A writer whose znode is younger tha
 read that generation or a later one, so the generation may be raised once more. Hence only writers that began earlier
 keep it from being raised, and not forever: a round until its time-out, which its driver renews, and a hold, which is
 never renewed, for limits.HOLD_TIMEOUT_MS.
+
+Where steps are dear, a round is opened with its decision, or `limits.ROUND_OPENED_AFTER_MS` after its batch began, and
+the generation of its files is one of at most `limits.RECENT_MS` before that. So a round there counts as having begun
+`OPENED_LATE_MS` before its znode.
 """
 
 from __future__ import annotations
@@ -28,6 +32,9 @@ from oncelog.znodes import paths, payloads
 from oncelog.znodes.log_payloads import decode_generation, decode_hold, encode_generation, encode_hold
 from oncelog.znodes.transact import in_parts, resolving
 from oncelog.znodes.walking import paths_below
+
+OPENED_LATE_MS = limits.RECENT_MS + 2 * limits.ROUND_OPENED_AFTER_MS
+"""How long before its round a batch may have read the generation, where steps are dear; one try to open it may fail."""
 
 DATA = "data"
 INDEX = "index"
@@ -106,7 +113,8 @@ def raised(store: ZnodeStore, now_ms: int, *, dry_run: bool = False) -> tuple[in
         # The generation is read first: all writers that began before its last set have a znode by then.
         present, stat = _read(reader)
         is_young = now_ms - stat.mtime_ms < limits.GENERATION_MIN_AGE_MS
-        held_by = () if is_young else _writers_before(reader, stat, now_ms)
+        late_until_ms = stat.mtime_ms + OPENED_LATE_MS if store.joins_steps else 0
+        held_by = () if is_young else _writers_before(reader, stat, now_ms, late_until_ms)
     if is_young or held_by:
         return present, held_by
     if dry_run:
@@ -184,10 +192,15 @@ def holds_of_stream(reader: ZnodeReader, held: str) -> list[str]:
     return [path for path in paths_below(reader, paths.HOLDS) if paths.is_of_one_stream(path, held)]
 
 
-def _writers_before(reader: ZnodeReader, generation: Stat, now_ms: int) -> tuple[Hold, ...]:
-    """The running writers that began before the last set of the generation."""
+def _writers_before(reader: ZnodeReader, generation: Stat, now_ms: int, late_until_ms: int) -> tuple[Hold, ...]:
+    """The running writers that began before the last set of the generation.
+
+    Args:
+        late_until_ms: a round that was opened before this time may have begun before that.
+    """
     live = [(hold, zxid) for hold, zxid in _holds(reader, now_ms) if hold.age_ms <= limits.HOLD_TIMEOUT_MS]
-    return tuple(hold for hold, czxid in (*_open_rounds(reader, now_ms), *live) if czxid < generation.mzxid)
+    opened = [(hold, 0 if its.ctime_ms < late_until_ms else its.czxid) for hold, its in _open_rounds(reader, now_ms)]
+    return tuple(hold for hold, czxid in (*opened, *live) if czxid < generation.mzxid)
 
 
 def _holds(reader: ZnodeReader, now_ms: int) -> Iterator[tuple[Hold, int]]:
@@ -197,7 +210,7 @@ def _holds(reader: ZnodeReader, now_ms: int) -> Iterator[tuple[Hold, int]]:
             yield Hold(path, decode_hold(path, znode.data), now_ms - znode.stat.ctime_ms), znode.stat.czxid
 
 
-def _open_rounds(reader: ZnodeReader, now_ms: int) -> Iterator[tuple[Hold, int]]:
+def _open_rounds(reader: ZnodeReader, now_ms: int) -> Iterator[tuple[Hold, Stat]]:
     """The rounds that are open and not beyond their time-out: see `newest_rounds`."""
     for owner in EMBEDDED.newest_rounds(reader):
         znode = reader.get(owner)
@@ -206,4 +219,4 @@ def _open_rounds(reader: ZnodeReader, now_ms: int) -> Iterator[tuple[Hold, int]]
         record = payloads.decode_owner(owner, znode.data)
         if record.outcome is Outcome.OPEN and now_ms - znode.stat.mtime_ms <= record.timeout_ms:
             writer = f"micro-batch {record.batch_id}"
-            yield Hold(owner, writer, now_ms - znode.stat.ctime_ms), znode.stat.czxid
+            yield Hold(owner, writer, now_ms - znode.stat.ctime_ms), znode.stat

@@ -118,6 +118,21 @@ def plan_batch(ledger: QueryLedger | None, request: BatchRequest) -> NewRound | 
     return _new_round(_superseding(ledger, request.run_id), request)
 
 
+def goes_on(ledger: QueryLedger, request: BatchRequest) -> bool:
+    """Whether a batch follows the last one of its run, and no round was opened since that one was decided.
+
+    A plan would then supersede no run and abort no round, so the batch may be planned as late as it is decided.
+    """
+    last, owner = ledger.last, (ledger.query_id, ledger.sink_name, ledger.group_id, ledger.run_id)
+    return (
+        last is not None
+        and last.round == ledger.current_round
+        and last.batch_id < request.batch_id
+        and owner == (request.query_id, request.sink_name, request.group_id, request.run_id)
+        and request.run_id not in ledger.superseded_runs
+    )
+
+
 def former_names(
     planned: QueryLedger, request: BatchRequest, others: Mapping[str, QueryLedger]
 ) -> dict[str, QueryLedger]:

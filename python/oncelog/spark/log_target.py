@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
+from typing import TypeVar
 
 from oncelog import limits
 from oncelog.clients.sender import Sender
@@ -16,11 +17,12 @@ from oncelog.errors import (
     PartitionPinnedError,
     RetriableError,
     UnknownPartitionError,
+    UnknownTopicError,
     ensure,
 )
 from oncelog.ledger.kinds import EMBEDDED
 from oncelog.log import generations, topics
-from oncelog.ports import ZnodeReader
+from oncelog.ports import ZnodeReader, ZnodeStore
 from oncelog.randomness import random_id
 from oncelog.runtime import Log
 from oncelog.spark.kit.target import Batch, BatchReport
@@ -28,6 +30,8 @@ from oncelog.spark.options import SinkOptions
 from oncelog.spark.writing import WriteTask, Written
 from oncelog.types import Block, TopicIdPartition
 from oncelog.znodes.transact import recently
+
+T = TypeVar("T")
 
 RENEWALS_PER_TIMEOUT = 3
 
@@ -53,15 +57,25 @@ class LogTarget:
 
         self._written: set[TopicIdPartition] = set()
         self._batches = 0
+        self._settles_with_decisions = False
 
     def attempt(self, batch: Batch[Job]) -> LogAttempt:
         return LogAttempt(self, batch)
+
+    def decide(self, round_: Round) -> None:
+        """Decide a round; where steps are dear, the same step settles those of a few earlier batches now and then."""
+        self._settles_with_decisions = round_.is_one_step
+        if not round_.is_one_step or self._batches % SETTLED_EVERY:
+            round_.decide()
+            return
+        self.upkeep.while_writing(self._written, round_.decide)
+        self._written.clear()
 
     def after_batch(self, partitions: Iterable[TopicIdPartition]) -> None:
         """Settle owners if upkeep is due; where steps are dear, those of a few batches together."""
         self._written.update(partitions)
         self._batches += 1
-        if self._batches % SETTLED_EVERY and self.log.services.store.joins_steps:
+        if self._settles_with_decisions or (self._batches % SETTLED_EVERY and self.store.joins_steps):
             return
         self.upkeep.after_writing(self._written)
         self._written.clear()
@@ -102,14 +116,15 @@ class LogAttempt:
             return True
 
         pause_ms = self._target.options.round_timeout_ms // RENEWALS_PER_TIMEOUT
+        if self._target.store.joins_steps:
+            pause_ms = min(pause_ms, limits.ROUND_OPENED_AFTER_MS)
         return self._log.services.background.every_ms(pause_ms, renew, name=f"oncelog-renew-{opened.number}")
 
     def write(self, report: BatchReport) -> None:
         written = list(self._batch.job(write_task(self._log, self._target.options)))
         report.rows = sum(piece.block.count for piece in written)
         report.size_bytes = sum(piece.block.length for piece in written)
-        with recently(self._log.services.store) as reader:
-            self._blocks = by_partition(reader, written)
+        self._blocks = _found(self._log.services.store, lambda reader: by_partition(reader, written))
         report.participants = len({partition.partition for partition in self._blocks})
 
     def prepare(self, report: BatchReport) -> None:
@@ -119,7 +134,8 @@ class LogAttempt:
             self._round.stage_offsets(self._batch.progress)
 
     def decide(self, report: BatchReport) -> None:
-        self._append(self._round.decide)  # where steps are dear, the one that decides appends, too
+        decide = self._round.decide if self._batch.joined else lambda: self._target.decide(self._round)
+        self._append(decide)  # where steps are dear, the one that decides appends, too
 
     def _append(self, step: Callable[[], None]) -> None:
         """Run a step that may append; if a partition lists too many owners, nothing is done until some are settled."""
@@ -143,18 +159,32 @@ class LogAttempt:
 
 
 def write_task(log: Log, options: SinkOptions) -> WriteTask:
-    """What the tasks of a batch need to know. The caller wrote to `log` (a round, a hold) since the batch began.
+    """What the tasks of a batch need to know.
+
+    The caller wrote to `log` (a round, a hold) since the batch began, or else since the one before it was decided. So a
+    topic that was created meanwhile is looked for.
 
     Raises:
         UnknownTopicError: the option `topic` names one that does not exist.
     """
-    with recently(log.services.store) as reader:
+    store = log.services.store
+    with recently(store) if options.topic is not None else store.snapshot() as reader:
         if options.topic is None:
             partitions = {name: topic.partitions for name, topic in topics.states(reader).items()}
         else:
             partitions = {options.topic: len(topics.partitions_of(reader, options.topic))}
         generation = generations.current(reader)
     return WriteTask(log.path, generation, options.codec, partitions, options.topic)
+
+
+def _found(store: ZnodeStore, find: Callable[[ZnodeReader], T]) -> T:
+    """What is found as of a moment that has passed, or else now: others may know of younger topics."""
+    try:
+        with recently(store) as reader:
+            return find(reader)
+    except (UnknownTopicError, UnknownPartitionError):
+        with store.snapshot() as reader:
+            return find(reader)
 
 
 def by_partition(reader: ZnodeReader, written: Iterable[Written]) -> dict[TopicIdPartition, list[Block]]:

@@ -4,6 +4,9 @@ A run is a driver. It begins where the checkpoint stands, plans, writes, stages 
 the checkpoint; it may be left behind at any of these steps and wake up at any later one, as a zombie. Beside them a
 sweeper aborts what seems overdue, a settler settles, and a stranger commits to the group of the sink.
 
+Where steps are dear, the step that decides does all of it, from a run's second batch on. Then a batch may open its
+round at any time before that, because it lasts, and may not hear that it did.
+
 The product's own code takes every step, over a znode store that branches where two things may happen. What a step
 reads and writes is one multi, so a step is the smallest thing that can come between two others. The search visits every
 state once, breadth first: a broken law comes with one of the shortest histories that break it.
@@ -19,12 +22,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from oncelog import limits
 from oncelog.coordinator import groups, rounds
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.coordinator.rounds import Round, RoundServices
-from oncelog.coordinator.settler import Settler
+from oncelog.coordinator.settler import Settler, Settling
 from oncelog.errors import OncelogError, RoundAbortedError
-from oncelog.ledger.batches import BatchSteps
+from oncelog.ledger.batches import BatchSteps, OpenRound
 from oncelog.ledger.kinds import EMBEDDED, LedgerKind
 from oncelog.ledger.progress import GroupProgress
 from oncelog.log import generations, snapshot
@@ -61,6 +65,8 @@ class Size(NamedTuple):
     time_outs: int = 1
     settlings: int = 1
     strangers: int = 0
+    is_dear: bool = False
+    """Whether steps are dear; then every step that decides settles, too."""
 
 
 PLANS, WRITES, STAGES, DECIDES = "plans", "writes", "stages the offsets of", "decides"
@@ -78,7 +84,8 @@ class Driver(NamedTuple):
 
     def identity(self) -> Hashable:
         held = vars(self.round) if self.round else {}
-        return *self[:3], self.has_planned, self.round and self.round.number, held.get("_has_staged")
+        is_foreseen = self.round and held["_opened"].is_foreseen
+        return *self[:3], self.has_planned, self.round and self.round.number, is_foreseen, held.get("_has_staged")
 
 
 class State(NamedTuple):
@@ -115,6 +122,7 @@ class Present:
 
     def __init__(self, store: MemoryZnodeStore) -> None:
         self.of = store
+        self.joins_steps = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.of, name)
@@ -133,6 +141,7 @@ class World:
         (self.source,) = partitions(log, SOURCE)
         self.start = State(store, (), size)
         self.present: Any = Present(store)
+        self.present.joins_steps = size.is_dear
         self._time = time
         self._files = IndexFiles(files)
         self._alone: dict[Hashable, bool] = {}
@@ -151,6 +160,10 @@ class World:
         size = state.size
         for at, driver in enumerate(state.drivers):
             yield f"run {driver.run} {driver.step} batch {driver.batch}", lambda s, at=at: self._drive(s, at)  # type: ignore[misc]
+            if driver.round and vars(driver.round)["_opened"].is_foreseen:
+                for hears in (True, False):
+                    name = f"run {driver.run} opens its round" + ("" if hears else ", and does not hear of it")
+                    yield name, lambda s, at=at, hears=hears: self._open(s, at, hears=hears)  # type: ignore[misc]
         if len(state.drivers) < size.runs:
             yield f"run {len(state.drivers) + 1} starts", self._start_run
         if size.time_outs:
@@ -177,6 +190,17 @@ class World:
                 state = state._replace(leading=driver.run)
         return state._replace(drivers=(*state.drivers[:at], following, *state.drivers[at + 1 :]))
 
+    def _open(self, state: State, at: int, *, hears: bool) -> State | None:
+        driver = state.drivers[at]
+        round_ = copy(driver.round)
+        assert round_ is not None
+        try:
+            round_.renew()
+        except OncelogError:
+            return None
+        following = driver._replace(round=round_) if hears else driver
+        return state._replace(drivers=(*state.drivers[:at], following, *state.drivers[at + 1 :]))
+
     def step(self, driver: Driver) -> Driver:
         """The driver after its next step."""
         round_ = copy(driver.round)
@@ -197,8 +221,15 @@ class World:
 
     def decide(self, driver: Driver, round_: Round) -> Driver:
         """The last step of a batch."""
-        round_.decide()
+        also = self._settling() if round_.is_one_step else None
+        round_.decide(also.run if also else None)
         return driver._replace(step=DONE, round=None)
+
+    def _settling(self) -> Settling | None:
+        settler = Settler(self.present, self._time)
+        settler.step_if_due(self.partitions)
+        self._time.sleep_ms(limits.SETTLE_LAG_MS)
+        return settler.step_if_due(self.partitions)
 
     def _begin(self, driver: Driver) -> Round | None:
         services = RoundServices(self.present, self._files, ProducerIds(self.present))
@@ -298,6 +329,8 @@ class World:
 def _zombies(before: State, after: State) -> list[Driver]:
     """The drivers that took a step which another run should have kept them from."""
     moved = [(was, now) for was, now in zip(before.drivers, after.drivers, strict=False) if was != now]
+    if before.size.is_dear:  # what is written or staged is kept for the decision
+        moved = [(was, now) for was, now in moved if was.step in (PLANS, DECIDES)]
     superseded = [(was, now) for was, now in moved if was.has_planned and was.run != before.leading]
     return [now for was, now in superseded if was.step != DONE and now.step != FAILED]
 
@@ -332,11 +365,12 @@ def search(world: World, *, until: str | None = None) -> Result:
 
 
 SMALL = Size(runs=2)
-SIZES = [SMALL, Size(batches=1, runs=2, strangers=1), Size(batches=1, settlings=0)]
+DEAR = SMALL._replace(settlings=0, is_dear=True)
+SIZES = [SMALL, Size(batches=1, runs=2, strangers=1), Size(batches=1, settlings=0), DEAR]
 
 
 @pytest.mark.walk
-@pytest.mark.parametrize("size", SIZES, ids=["two runs", "two runs and a stranger", "three runs"])
+@pytest.mark.parametrize("size", SIZES, ids=["two runs", "two runs and a stranger", "three runs", "dear steps"])
 def test_no_interleaving_of_runs_breaks_a_law(size: Size) -> None:
     """conformance: 52, 53, 57, 62."""
     result = search(World(Size() if is_deep() else size))
@@ -436,6 +470,24 @@ def decides_without_the_group_check(patch_: pytest.MonkeyPatch) -> None:
     patch_.setattr(Round, "_check_group_unmoved", lambda _round, _view, _group_id: None)
 
 
+def opens_whatever_happened(patch_: pytest.MonkeyPatch) -> None:
+    def opened(steps: BatchSteps[OwnerRecord], view: ZnodeView, round_: OpenRound[OwnerRecord]) -> None:
+        ledger = EMBEDDED.require(view, PREFIX)
+        if ledger.current_round < round_.number:
+            EMBEDDED.put(view, PREFIX, replace(ledger, current_round=round_.number))
+            view.create(EMBEDDED.round_path(PREFIX, round_.number), EMBEDDED.encode(round_.record))
+
+    patch_.setattr(BatchSteps, "_open", opened)
+    patch_.setattr(batch_ledger, "check_run", lambda _ledger, _run_id, _prefix: None)
+
+
+def foresees_the_first_batch_of_a_run(patch_: pytest.MonkeyPatch) -> None:
+    goes_on = batch_ledger.goes_on
+    patch_.setattr(
+        batch_ledger, "goes_on", lambda ledger, wanted: goes_on(replace(ledger, run_id=wanted.run_id), wanted)
+    )
+
+
 WITH_STRANGER = SMALL._replace(batches=1, strangers=1)
 
 FAULTS = [
@@ -446,6 +498,8 @@ FAULTS = [
     Fault("a sweeper aborts what is decided", aborts_what_is_decided, LOST),
     Fault("the decision takes two steps", decides_in_two_steps, LOST),
     Fault("a batch takes its group as it is", takes_the_group_as_it_is, OFFSETS, WITH_STRANGER),
+    Fault("a round is opened whatever happened since it was foreseen", opens_whatever_happened, ZOMBIE, DEAR),
+    Fault("a run plans not even its first batch", foresees_the_first_batch_of_a_run, ZOMBIE, DEAR),
     Fault("decide without the group check", decides_without_the_group_check, OFFSETS, WITH_STRANGER),
 ]
 

@@ -93,7 +93,7 @@ def play(name: str, crashes: Sequence[int] = (), nature: Nature = NATURES[0], *,
     world = World(Random(repr((name, *crashes, variant))), nature)
     faults = CrashesAt(crashes)
     failure = None
-    with world.entered(), limits_replaced(SMALL):
+    with world.entered(), limits_replaced({**SMALL, **SCENARIOS[name].limits}):
         try:
             scenario = SCENARIOS[name](world)
             prepare(scenario)

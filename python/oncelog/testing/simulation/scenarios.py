@@ -43,10 +43,12 @@ class Scenario(ABC):
 
     Attributes:
         topics: with their numbers of partitions.
+        limits: to replace, by name.
         cast: what is checked at the end.
     """
 
     topics: ClassVar[dict[str, int]] = {SOURCE: 2}
+    limits: ClassVar[dict[str, int]] = {}
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -150,6 +152,19 @@ class MicroBatch(Scenario):
 
     def live(self, process: Process) -> None:
         self._query.live(process)
+
+
+class MicroBatches(MicroBatch):
+    """Several micro-batches of a run. Where steps are dear, those behind the first take one, which settles others."""
+
+    limits: ClassVar = {"SETTLED_EVERY": 1, "SETTLE_LAG_MS": 0, "PARTITIONS_PER_STEP": 50, "OWNERS_PER_STEP": 50}
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._query.max_rows = 2
+
+    def prepare(self, process: Process, log: Log) -> None:
+        self.fill(process, log, 3)
 
 
 class TwoPhases(Scenario):
@@ -315,6 +330,7 @@ SCENARIOS: dict[str, type[Scenario]] = {
         LastAppendCommits,
         Copy,
         MicroBatch,
+        MicroBatches,
         TwoPhases,
         Fencing,
         TimeOut,

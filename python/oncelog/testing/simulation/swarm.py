@@ -18,6 +18,7 @@ from oncelog.clients import sender
 from oncelog.coordinator import settler
 from oncelog.ledger import batches
 from oncelog.protocol import identities
+from oncelog.spark import log_target
 from oncelog.testing.simulation.clients import Client
 from oncelog.testing.simulation.copiers import CopyingClient
 from oncelog.testing.simulation.errors import LawBrokenError
@@ -161,6 +162,7 @@ def on_log(seed: int, nature: Nature, is_on_log: bool | None) -> tuple[Nature, d
         "STARTS": chance.choice((1, 5)),
     }
     nature = replace(nature, reads_are_atomic=True, is_on_log=True, is_in_bucket=chance.random() < IN_BUCKET)
+    small |= {"SETTLED_EVERY": chance.choice((1, 4)), "ROUND_OPENED_AFTER_MS": chance.choice((1, 20, 30_000))}
     return nature, {**small, **(IN_A_SMALL_BUCKET if nature.is_in_bucket else {})}
 
 
@@ -201,6 +203,7 @@ _ELSEWHERE: dict[str, ModuleType] = {
     "SAVED_EVERY": log_store,
     "PART_BYTES": log_snapshots,
     "STARTS": log_snapshots,
+    "SETTLED_EVERY": log_target,
     "LOOK_MS": objects,
     "REMOVED_AFTER_MS": objects,
     "PATIENCE_MS": objects,

@@ -9,7 +9,7 @@ from tests.style.tree import ROOT
 
 CONCEPTS = ROOT / "docs" / "concepts"
 
-SPELLED = {10: "ten", 11: "eleven", 12: "twelve", 13: "thirteen"}
+SPELLED = {10: "ten", 11: "eleven", 12: "twelve", 13: "thirteen", 14: "fourteen"}
 
 
 def text(page: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.runtime import Log
 from oncelog.types import Block, TopicIdPartition, TopicPartition
 from tests.support.log.faulty import Fault, FaultyStore
-from tests.support.log.logs import TOPIC, LogWorld, columns, values
+from tests.support.log.logs import TOPIC, LogWorld, columns, log_world, values
 
 PREFIX = "sink"
 SOURCE = "source"
@@ -54,6 +54,14 @@ def begin(log: Log, batch_id: int, run_id: str = "run-1", *, timeout_ms: int = 1
     round_ = rounds.begin(log.services.new_round_services(), request(batch_id, run_id, **fields), timeout_ms=timeout_ms)
     assert round_ is not None
     return round_
+
+
+@contextmanager
+def joining_world(folder: Path) -> Iterator[LogWorld]:
+    """A log whose store says that steps are dear."""
+    with log_world(folder) as found:
+        found.store().joins_steps = True  # type: ignore[misc]
+        yield found
 
 
 @dataclass

@@ -20,6 +20,7 @@ from oncelog.protocol.batch_ledger import (
     check_run,
     decided,
     former_names,
+    goes_on,
     plan_batch,
 )
 
@@ -177,6 +178,32 @@ def test_the_run_of_a_former_name_is_superseded_once_between_two_batches_too(cur
     assert former_names(OPENED, AT_FIVE, {"other": superseded}) == {}
     asked_again = replace(AT_FIVE, run_id="run-4")
     assert plan_batch(superseded, asked_again).ledger.superseded_runs == ("run-a", "run-b")
+
+
+GOING_ON = replace(RESTARTED, current_round=8)
+"""Run 3 found batch 5 decided, and nothing was begun since."""
+
+
+def test_a_run_that_has_the_ledger_goes_on_with_the_batch_after_the_last_one() -> None:
+    assert goes_on(GOING_ON, NEXT)
+
+
+@pytest.mark.parametrize(
+    ("ledger", "request_"),
+    [
+        (replace(GOING_ON, current_round=9), NEXT),
+        (replace(GOING_ON, last=None), NEXT),
+        (GOING_ON, REPLAY),
+        (GOING_ON, replace(NEXT, run_id="run-2")),
+        (GOING_ON, replace(NEXT, query_id="heir", takeover="query")),
+        (GOING_ON, replace(NEXT, sink_name="another")),
+        (GOING_ON, replace(NEXT, group_id=None)),
+        (replace(GOING_ON, superseded_runs=("run-3",)), NEXT),
+    ],
+    ids=["a round was opened", "none", "a replay", "another run", "heir", "another sink", "no group", "superseded"],
+)
+def test_everything_else_is_planned(ledger: QueryLedger, request_: BatchRequest) -> None:
+    assert not goes_on(ledger, request_)
 
 
 def test_a_decision_remembers_the_batch_its_round_and_its_run() -> None:
