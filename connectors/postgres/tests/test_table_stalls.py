@@ -92,8 +92,8 @@ def test_a_task_of_spark_gives_up(world: PostgresWorld, spark: SparkSession) -> 
         for batch in batches:
             yield batch
             children = Path("/proc", str(server_pid), "task", str(server_pid), "children").read_text()
-            for process in (*children.split(), server_pid):
-                os.kill(int(process), signal.SIGSTOP)
+            for process in (*map(int, children.split()), server_pid):
+                os.kill(process, signal.SIGSTOP)
             yield batch
 
     rows = spark.range(1).selectExpr("'a' AS value").mapInArrow(pause, "value string")
