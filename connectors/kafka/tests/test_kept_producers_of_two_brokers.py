@@ -19,6 +19,7 @@ from oncelog_kafka.participants import ParticipantId
 from oncelog_kafka.patience import PatientBrokers
 from tests.support.connectors.kafka_sink import TIMEOUT_MS, numbered, values
 from tests.support.harness.variants import variants
+from tests.support.harness.waiting import until
 from tests.support.servers.kafka import TV1_FEATURES, fresh_name
 from two_brokers import COORDINATED, TwoBrokers, running_two_brokers
 
@@ -87,13 +88,14 @@ def test_behind_the_last_epoch_a_kept_producer_goes_on_with_the_id_that_the_coor
     task.commit(before)
     name = str(ParticipantId(task.prefix, 0, LEASE, 0, 0))
     assert before.transactional_id == name
+    until(lambda: task.brokers.describe([name])[name].state == "CompleteCommit")
     write_transaction(brokers, name, before.producer_id, LAST_EPOCH - 2)
     brokers.lose_second()  # the other coordinator reads the log
     brokers.return_second()
 
     prepared = [task.prepare()]
     while prepared[-1].producer_id == before.producer_id:
-        assert prepared[-1].epoch <= LAST_EPOCH
+        assert LAST_EPOCH - 2 < prepared[-1].epoch <= LAST_EPOCH
         prepared.append(task.prepare(task.commit(prepared[-1])))
 
     last, undecided = prepared[-2:]
