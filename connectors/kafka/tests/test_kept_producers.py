@@ -13,7 +13,7 @@ from kept_producers import LEASE, Task
 from oncelog.errors import InvalidRecordError, NotPreparedError
 from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_kafka.brokers import KafkaRequests
-from oncelog_kafka.participants import Participant, ParticipantId
+from oncelog_kafka.participants import Handover, Participant, ParticipantId
 from oncelog_kafka.patience import PatientBrokers
 from oncelog_kafka.testing.transactions import Identity
 from raw_producer import RawProducer
@@ -155,6 +155,35 @@ def test_closing_a_kept_producer_leaves_what_it_prepared_to_the_driver(task: Tas
     assert task.brokers.describe([prepared.transactional_id])[prepared.transactional_id].state == "Ongoing"
     task.commit(prepared)
     assert values(task.broker, task.topic) == numbered(2)
+
+
+@pytest.mark.parametrize("broker", ["kafka"], indirect=True)
+def test_kept_producers_have_a_sixteenth_of_the_heap_together(task: Task) -> None:
+    """The oldest are closed, which aborts nothing, and the next batch opens new ones in their place."""
+    assert task.spark._jvm is not None
+    room = task.spark._jvm.java.lang.Runtime.getRuntime().maxMemory() // 16
+    size = 6 << 20
+    count = room // (size + len(numbered(1)[0]))
+    producer = {"bootstrap.servers": task.broker.address, "transaction.timeout.ms": "60000", "batch.size": str(size)}
+    handovers: dict[str, Handover | None] = {}
+    for _ in range(2):
+        batch = rows(task.spark, numbered(count + 3), partitions=count + 3)
+        prepared = prepare(batch, task.broker, task.prefix, topic=task.topic, producer=producer, handovers=handovers)
+        assert task.clients() == count
+        handovers = {str(one.partition): task.commit(one) for one in prepared}
+    assert values(task.broker, task.topic) == sorted([*numbered(count + 3)] * 2)
+
+
+@pytest.mark.parametrize("broker", ["kafka"], indirect=True)
+@pytest.mark.parametrize(("megabytes", "kept"), [(7, 1), (8, 0)])
+def test_a_producer_that_sent_much_is_not_kept(task: Task, megabytes: int, kept: int) -> None:
+    texts = [f"{at:0{1 << 19}d}" for at in range(2 * megabytes)]
+
+    (found,) = prepare(rows(task.spark, texts, partitions=1), task.broker, task.prefix, topic=task.topic)
+
+    assert task.clients() == kept
+    task.commit(found)
+    assert values(task.broker, task.topic) == texts
 
 
 @pytest.mark.parametrize("broker", ["kafka"], indirect=True)

@@ -81,12 +81,12 @@ def test_an_executor_that_is_killed_in_a_batch_leaves_one_copy_and_none_needs_py
 
 @pytest.mark.parametrize("broker", variants("kafka", "kafka_tv1"), indirect=True)
 def test_what_executors_prepared_outlives_them_and_the_next_batch_opens_other_producers(
-    broker: KafkaBroker, version: int, tmp_path: Path, door: str
+    broker: KafkaBroker, version: int, tmp_path: Path
 ) -> None:
     """One is killed behind what it prepared, and the other is told to end, which must abort nothing."""
     gates = tmp_path / "gates"
     gates.mkdir()
-    with copying(broker, tmp_path, door, executors(), {}, gates=str(gates)) as world:
+    with copying(broker, tmp_path, "foreachBatch", executors(), {}, gates=str(gates)) as world:
         world.recover()
         world.write()
         world.recover()
