@@ -31,8 +31,8 @@ LAST_EPOCH = 2**15 - 2
 COMPLETE_COMMIT = 4
 """Kafka's number of the state."""
 
-FEATURES = {"2": (), "1": TV1_FEATURES}
-"""By the version of transactions."""
+FEATURES = {"kafka": (), "kafka_tv1": TV1_FEATURES}
+"""Of brokers with transactions of version 2, and of version 1."""
 
 
 @pytest.fixture(params=variants(*FEATURES))
@@ -45,7 +45,7 @@ def brokers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TwoBroke
 @pytest.fixture
 def version(request: pytest.FixtureRequest) -> int:
     """The transaction version of `brokers`."""
-    return int(request.node.callspec.params["brokers"])
+    return 1 if FEATURES[request.node.callspec.params["brokers"]] else 2
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_a_kept_producer_goes_on_where_leaders_and_coordinators_went(
     assert values(task.broker, task.topic) == numbered(3)
 
 
-@pytest.mark.parametrize("brokers", ["2"], indirect=True)
+@pytest.mark.parametrize("brokers", ["kafka"], indirect=True)
 def test_behind_the_last_epoch_a_kept_producer_goes_on_with_the_id_that_the_coordinator_gave_it(
     brokers: TwoBrokers, task: Task
 ) -> None:
