@@ -179,8 +179,8 @@ run-cluster: $(READY) ## The main example on ZooKeeper and a Spark cluster, of w
 run-bucket: $(READY) ## The main example in a bucket that has the whole log, on an S3 server that stands still now and then
 	$(BIN)/python examples/demonstrations/flights_in_a_bucket.py
 
-run-kafka: shims ## Flights through Kafka: ten kills, three restarts of the broker, an audit (BY=python, spark-submit or connect)
-	$(BIN)/python examples/demonstrations/kafka_exactly_once.py $(if $(BY),--by $(BY))
+run-kafka: shims ## Flights through Kafka: ten kills, three restarts of the broker, an audit (BY=python, spark-submit or connect; TRANSACTIONS=1)
+	$(BIN)/python examples/demonstrations/kafka_exactly_once.py $(if $(BY),--by $(BY)) $(if $(TRANSACTIONS),--transactions $(TRANSACTIONS))
 
 run-everywhere: shims ## Flights into Kafka, PostgreSQL, Iceberg, HDFS and OpenSearch under one decision: ten kills, three restarts, an audit of each
 	$(BIN)/python examples/demonstrations/flights_everywhere.py

@@ -9,10 +9,12 @@ twin without transactions is killed as often, except with connect, where foreach
     python examples/demonstrations/kafka_exactly_once.py                     # or: make run-kafka
     python examples/demonstrations/kafka_exactly_once.py --by spark-submit   # or: make run-kafka BY=spark-submit
     python examples/demonstrations/kafka_exactly_once.py --by connect        # or: make run-kafka BY=connect
+    python examples/demonstrations/kafka_exactly_once.py --transactions 1    # or: make run-kafka TRANSACTIONS=1
 
 The query is the same each time. What is killed is a Python program with its driver, a driver with its program, or a
-Spark Connect server, whose client then connects to the next one. Exits with 1 unless the topic is exactly right. What
-the runs leave is in build/kafka.
+Spark Connect server, whose client then connects to the next one. By default the broker has transactions of version 2,
+with which executors keep producers between batches; at version 1 each batch opens new ones. Exits with 1 unless the
+topic is exactly right. What the runs leave is in build/kafka.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import argparse
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 
@@ -36,7 +38,7 @@ from kafka_flights import audit
 from kafka_flights.audit import Findings
 from kafka_flights.doors import ROOT, Door, Starter
 from oncelog.crash_points import CrashPoint
-from oncelog.testing.kafka_broker import KafkaBroker, running_broker
+from oncelog.testing.kafka_broker import TV1_FEATURES, KafkaBroker, running_broker
 from oncelog_kafka.crash_points import KafkaCrashPoint
 
 WORK = ROOT / "build" / "kafka"
@@ -58,6 +60,9 @@ RESTARTS = (2, 5, 8)
 
 BROKER_VERSION = "4.2.0"
 """Not 4.3.0 or 4.3.1, where the only broker may leave out the last transactions' markers if killed (KAFKA-20734)."""
+
+FEATURES: Mapping[int, Sequence[str]] = {1: TV1_FEATURES, 2: ()}
+"""What the broker is formatted with, by the version of its transactions."""
 
 PARTITIONS = 4
 LOOK_S = 1.0
@@ -101,18 +106,19 @@ class Pipeline:
         return await Starter(programs, self.folder, str(self._lives)).start(self._door, settings, moment)
 
 
-async def main(console: Console, *, door: Door) -> int:
+async def main(console: Console, *, door: Door, transactions: int) -> int:
     began_s = time.monotonic()
     shutil.rmtree(WORK, ignore_errors=True)
     flights = data.read()
     expected = truth.late_departures(flights)
-    with running_broker(WORK / "broker", version=BROKER_VERSION) as broker:
+    with running_broker(WORK / "broker", version=BROKER_VERSION, features=FEATURES[transactions]) as broker:
         broker.create_topic("flights", partitions=PARTITIONS)
         console.print(f"Loading {flights.num_rows:,} flights into Kafka {broker.version}")
         audit.load(broker.address, "flights", flights)
         names = ("oncelog",) if door is Door.CONNECT else ("oncelog", "twin")
         findings = {name: await run(Pipeline(broker, name, door), expected, console) for name in names}
-    show(console, findings, f"by {door}, Spark {version('pyspark')}, {time.monotonic() - began_s:.0f} s")
+    title = f"by {door}, transactions of version {transactions}, Spark {version('pyspark')}"
+    show(console, findings, f"{title}, {time.monotonic() - began_s:.0f} s")
     return 0 if findings["oncelog"].is_exact else 1
 
 
@@ -142,4 +148,6 @@ def show(console: Console, findings: dict[str, Findings], title: str) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Flights through Kafka, exactly once, under kill -9.")
     parser.add_argument("--by", type=Door, choices=list(Door), default=Door.PYTHON, help="what starts the query")
-    sys.exit(command.run(partial(main, door=parser.parse_args().by)))
+    parser.add_argument("--transactions", type=int, choices=list(FEATURES), default=2, help="their version")
+    options = parser.parse_args()
+    sys.exit(command.run(partial(main, door=options.by, transactions=options.transactions)))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 
 import pytest
 from pyspark.sql import SparkSession
 
+from kept_producers import LEASE, Task
 from oncelog.errors import InvalidRecordError, NotPreparedError
 from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_kafka.brokers import KafkaRequests
@@ -17,12 +17,9 @@ from oncelog_kafka.participants import Handover, Participant, ParticipantId
 from oncelog_kafka.patience import PatientBrokers
 from oncelog_kafka.testing.transactions import Identity
 from raw_producer import RawProducer
-from tests.support.connectors.kafka_sink import numbered, prepare, rows, values
+from tests.support.connectors.kafka_sink import TIMEOUT_MS, numbered, prepare, rows, values
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, fresh_name
-
-TIMEOUT_MS = 60_000
-LEASE = 1
 
 
 @pytest.fixture
@@ -70,42 +67,6 @@ def written(producer: RawProducer, who: Identity, topic: str, value: bytes, vers
 
 
 # In a task ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Task:
-    """The only task of each batch of a sink, and the driver that ends its transactions."""
-
-    spark: SparkSession
-    broker: KafkaBroker
-    topic: str
-    prefix: str
-    brokers: PatientBrokers
-    batches: int = 0
-
-    def prepare(self, handover: Handover | None = None, *, lease: int = LEASE, rows_of: int = 1) -> Participant:
-        texts = numbered(rows_of, first=self.batches)
-        self.batches += rows_of
-        handovers = {} if handover is None else {"0": handover}
-        batch = rows(self.spark, texts, partitions=1)
-        (found,) = prepare(batch, self.broker, self.prefix, topic=self.topic, lease=lease, handovers=handovers)
-        return found
-
-    def commit(self, prepared: Participant) -> Handover | None:
-        (ended,) = self.brokers.commit([prepared])
-        assert ended.answer == "NONE"
-        return None if ended.following is None else Handover(prepared.producer, ended.following)
-
-    def batch(self, handover: Handover | None = None) -> Handover:
-        found = self.commit(self.prepare(handover))
-        assert found is not None
-        return found
-
-    def clients(self) -> int:
-        """How many producers of this sink are open in the executors."""
-        assert self.spark._jvm is not None
-        threads = self.spark._jvm.Thread.getAllStackTraces().keySet().toString()
-        return int(str(threads).count(f"kafka-producer-network-thread | producer-{self.prefix}-"))
 
 
 @pytest.fixture
@@ -194,6 +155,35 @@ def test_closing_a_kept_producer_leaves_what_it_prepared_to_the_driver(task: Tas
     assert task.brokers.describe([prepared.transactional_id])[prepared.transactional_id].state == "Ongoing"
     task.commit(prepared)
     assert values(task.broker, task.topic) == numbered(2)
+
+
+@pytest.mark.parametrize("broker", ["kafka"], indirect=True)
+def test_kept_producers_have_a_sixteenth_of_the_heap_together(task: Task) -> None:
+    """The oldest are closed, which aborts nothing, and the next batch opens new ones in their place."""
+    assert task.spark._jvm is not None
+    room = task.spark._jvm.java.lang.Runtime.getRuntime().maxMemory() // 16
+    size = 6 << 20
+    count = room // (size + len(numbered(1)[0]))
+    producer = {"bootstrap.servers": task.broker.address, "transaction.timeout.ms": "60000", "batch.size": str(size)}
+    handovers: dict[str, Handover | None] = {}
+    for _ in range(2):
+        batch = rows(task.spark, numbered(count + 3), partitions=count + 3)
+        prepared = prepare(batch, task.broker, task.prefix, topic=task.topic, producer=producer, handovers=handovers)
+        assert task.clients() == count
+        handovers = {str(one.partition): task.commit(one) for one in prepared}
+    assert values(task.broker, task.topic) == sorted([*numbered(count + 3)] * 2)
+
+
+@pytest.mark.parametrize("broker", ["kafka"], indirect=True)
+@pytest.mark.parametrize(("megabytes", "kept"), [(7, 1), (8, 0)])
+def test_a_producer_that_sent_much_is_not_kept(task: Task, megabytes: int, kept: int) -> None:
+    texts = [f"{at:0{1 << 19}d}" for at in range(2 * megabytes)]
+
+    (found,) = prepare(rows(task.spark, texts, partitions=1), task.broker, task.prefix, topic=task.topic)
+
+    assert task.clients() == kept
+    task.commit(found)
+    assert values(task.broker, task.topic) == texts
 
 
 @pytest.mark.parametrize("broker", ["kafka"], indirect=True)

@@ -38,6 +38,8 @@ from oncelog_kafka import options as sink_options
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.data_plane import SparkJob
 from oncelog_kafka.errors import BrokerAccessError
+from oncelog_kafka.ledger import KAFKA_LEDGERS
+from oncelog_kafka.participants import Participant
 from oncelog_kafka.target import KafkaTarget
 from tests.support.connectors.kafka_sink import options, rows, values
 from tests.support.harness.waiting import until
@@ -200,8 +202,11 @@ def entrances(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Entrances]:
             found.broker.stop()
 
 
+BATCHES = (["a", "b"], ["c", "d"])
+
+
 class Sink:
-    """Writes a micro-batch and asks the driver's commands, as the login that it is given."""
+    """Writes micro-batches and asks the driver's commands, as the login that it is given."""
 
     def __init__(self, spark: SparkSession, broker: KafkaBroker, folder: Path) -> None:
         self.spark = spark
@@ -213,25 +218,31 @@ class Sink:
     def _options(self, login: Login) -> dict[str, Any]:
         return {**options(self.broker, self._folder, self.topic, transactionalIdPrefix=self.prefix), **login}
 
-    def write(self, login: Login) -> int:
+    def write(self, login: Login) -> list[tuple[Participant, ...]]:
+        """Two batches of a run; returns the participants of each."""
         parsed = sink_options.parse(self._options(login))
         store = metadata.open_metadata(str(self._folder / "ledger"))
-        request = BatchRequest(self.prefix, "query", "sink", "run", 0, "fp")
         with closing(store), closing(Brokers(parsed.admin)) as brokers:
             target = KafkaTarget(store, brokers, parsed)
-            return BatchDriver(target).run(Batch(request, SparkJob(rows(self.spark, ["a", "b"])))).rows
+            for number, texts in enumerate(BATCHES):
+                request = BatchRequest(self.prefix, "query", "sink", "run", number, f"fp-{number}")
+                BatchDriver(target).run(Batch(request, SparkJob(rows(self.spark, texts))))
+            rounds = KAFKA_LEDGERS.read_rounds(store, self.prefix)
+        return [found.participants for _, found in sorted(rounds.items())]
 
     def assert_is_exact(self, login: Login) -> None:
-        """A batch is written by each door, and the commands find its transactions."""
+        """Batches are written by each door, and the commands find their transactions."""
         self.assert_commands_find(login)
-        by_name = self.spark.createDataFrame([("c",)], "value string").write.format("oncelog-kafka")
+        by_name = self.spark.createDataFrame([("e",)], "value string").write.format("oncelog-kafka")
         by_name.options(**self._options(login)).save()
-        assert values(self.broker, self.topic) == ["a", "b", "c"]
+        assert values(self.broker, self.topic) == ["a", "b", "c", "d", "e"]
 
     def assert_commands_find(self, login: Login) -> None:
-        """A batch is written, and the commands find its transactions."""
-        assert self.write(login) == 2
-        assert values(self.broker, self.topic) == ["a", "b"]
+        """Batches are written, the second by the producers of the first, and the commands find their transactions."""
+        first, second = self.write(login)
+        kept = [one.producer._replace(epoch=one.epoch + 1) for one in first]  # another one raises it once more
+        assert [one.producer for one in second] == kept
+        assert values(self.broker, self.topic) == ["a", "b", "c", "d"]
         settings = [f"--config={name}={value}" for name, value in login.items() if "bootstrap" not in name]
         words = ["kafka", "--brokers", login["kafka.bootstrap.servers"], *settings, "txn", "list", "--json"]
         done = CliRunner().invoke(main, [*words, "--prefix", self.prefix])

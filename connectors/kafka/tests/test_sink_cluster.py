@@ -13,8 +13,10 @@ import pytest
 
 from killed_queries import World
 from oncelog.metadata import open_metadata
+from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.ledger import KAFKA_LEDGERS
-from oncelog_kafka.participants import ParticipantId
+from oncelog_kafka.participants import Participant, ParticipantId
+from tests.support.harness.variants import variants
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, require_shims
 from tests.support.spark import spark_home
@@ -46,11 +48,16 @@ def copying(
             world.end()
 
 
+def batches(world: World) -> list[tuple[Participant, ...]]:
+    """Those whose rows count, of each batch."""
+    with closing(open_metadata(world.sink["znodes"], create=False)) as store:
+        rounds = KAFKA_LEDGERS.read_rounds(store, world.prefix)
+    return [found.participants for _, found in sorted(rounds.items())]
+
+
 def attempts(world: World) -> list[ParticipantId | None]:
     """Those of all tasks whose rows count."""
-    with closing(open_metadata(world.sink["znodes"], create=False)) as store:
-        rounds = KAFKA_LEDGERS.read_rounds(store, world.prefix).values()
-    return [ParticipantId.parse(one.transactional_id) for found in rounds for one in found.participants]
+    return [ParticipantId.parse(one.transactional_id) for found in batches(world) for one in found]
 
 
 def test_an_executor_that_is_killed_in_a_batch_leaves_one_copy_and_none_needs_python(
@@ -69,6 +76,42 @@ def test_an_executor_that_is_killed_in_a_batch_leaves_one_copy_and_none_needs_py
         world.stop()
 
     assert any(one is not None and (one.attempt, one.stage_attempt) != (0, 0) for one in attempts(world))
+    world.check_nothing_is_left_open()
+
+
+@pytest.mark.parametrize("broker", variants("kafka", "kafka_tv1"), indirect=True)
+def test_what_executors_prepared_outlives_them_and_the_next_batch_opens_other_producers(
+    broker: KafkaBroker, version: int, tmp_path: Path
+) -> None:
+    """One is killed behind what it prepared, and the other is told to end, which must abort nothing."""
+    gates = tmp_path / "gates"
+    gates.mkdir()
+    with copying(broker, tmp_path, "foreachBatch", executors(), {}, gates=str(gates)) as world:
+        world.recover()
+        world.write()
+        world.recover()
+        gate = gates / KafkaCrashPoint.WRITTEN
+        gate.touch()
+        world.write()
+        world.wait_until((gates / f"{gate.name}.reached").exists)
+        assert len(world.open_ids()) == 2
+        lost = executors_below(tmp_path)
+        for executor, number in zip(lost, (signal.SIGKILL, signal.SIGTERM), strict=True):
+            os.kill(executor, number)
+        world.wait_until(lambda: len(set(executors_below(tmp_path)) - set(lost)) == 2)
+        assert len(world.open_ids()) == 2
+
+        gate.unlink()
+        world.recover()
+        world.write()
+        world.recover()
+        world.stop()
+
+    first, kept, prepared, following = batches(world)
+    for before, after, epochs in ((first, kept, 1), (kept, prepared, 1), (prepared, following, version)):
+        assert [(one.transactional_id, one.producer_id, one.epoch + epochs) for one in before] == [
+            (one.transactional_id, one.producer_id, one.epoch) for one in after
+        ]
     world.check_nothing_is_left_open()
 
 

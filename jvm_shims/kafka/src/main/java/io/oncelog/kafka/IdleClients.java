@@ -6,6 +6,7 @@ import java.util.Deque;
 import java.util.Iterator;
 import java.util.List;
 import java.util.function.Consumer;
+import java.util.function.LongSupplier;
 import java.util.function.Predicate;
 
 /**
@@ -13,7 +14,7 @@ import java.util.function.Predicate;
  * whoever took it, until it is given back.
  */
 public final class IdleClients<K, C> {
-  private static final long IDLE_FOR_MS = 5 * 60_000;
+  static final long IDLE_FOR_MS = 5 * 60_000;
   private static final long CHECK_EACH_MS = 30_000;
 
   private record Idle<K, C>(K key, C client, long size, long sinceMs) {}
@@ -21,6 +22,7 @@ public final class IdleClients<K, C> {
   private final String name;
   private final long mostTogether;
   private final Consumer<C> close;
+  private final LongSupplier nowMs;
 
   private final Deque<Idle<K, C>> idle = new ArrayDeque<>(); // oldest first
   private long together;
@@ -32,16 +34,21 @@ public final class IdleClients<K, C> {
    * @param close ends a client
    */
   public IdleClients(String name, long mostTogether, Consumer<C> close) {
+    this(name, mostTogether, close, () -> System.nanoTime() / 1_000_000);
+  }
+
+  IdleClients(String name, long mostTogether, Consumer<C> close, LongSupplier nowMs) {
     this.name = name;
     this.mostTogether = mostTogether;
     this.close = close;
+    this.nowMs = nowMs;
   }
 
   /** Gives a client back; one that failed must be closed instead. */
   public void give(K key, C client, long size) {
     List<C> surplus = new ArrayList<>();
     synchronized (this) {
-      idle.addLast(new Idle<>(key, client, size, nowMs()));
+      idle.addLast(new Idle<>(key, client, size, nowMs.getAsLong()));
       together += size;
       while (together > mostTogether) {
         surplus.add(forgotten(idle.removeFirst()));
@@ -104,7 +111,7 @@ public final class IdleClients<K, C> {
       List<C> old = new ArrayList<>();
       boolean isLast;
       synchronized (this) {
-        while (!idle.isEmpty() && nowMs() - idle.getFirst().sinceMs() > IDLE_FOR_MS) {
+        while (!idle.isEmpty() && nowMs.getAsLong() - idle.getFirst().sinceMs() > IDLE_FOR_MS) {
           old.add(forgotten(idle.removeFirst()));
         }
         isLast = idle.isEmpty();
@@ -117,9 +124,5 @@ public final class IdleClients<K, C> {
         return;
       }
     }
-  }
-
-  private static long nowMs() {
-    return System.nanoTime() / 1_000_000;
   }
 }
