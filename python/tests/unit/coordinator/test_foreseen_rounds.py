@@ -266,7 +266,7 @@ def test_a_topic_that_was_created_since_the_last_decision_is_found(
     world: LogWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = world.store()
-    before = store.fork()
+    before = store.fork()  # type: ignore[attr-defined]  # of the store in memory
     monkeypatch.setattr(store, "recent", lambda: nullcontext(before))
     world.log.create_topic("late")
     (block,) = written(world.log, {0: [b"a"]}, "late").popitem()[1]
