@@ -34,6 +34,7 @@ from oncelog.spark.options import SinkOptions, parse_sink_options
 from oncelog.spark.writing import WriteTask, Written
 from oncelog.types import Outcome
 from oncelog.znodes import rules
+from oncelog.znodes.memory import MemoryZnodeStore
 from tests.support.log.faulty import Fault, FaultyStore
 from tests.support.log.logs import TOPIC, LogWorld, partition, partitions, uncommitted, values
 from tests.support.log.rounds import (
@@ -266,7 +267,8 @@ def test_a_topic_that_was_created_since_the_last_decision_is_found(
     world: LogWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = world.store()
-    before = store.fork()  # type: ignore[attr-defined]  # of the store in memory
+    assert isinstance(store, MemoryZnodeStore)
+    before = store.fork()
     monkeypatch.setattr(store, "recent", lambda: nullcontext(before))
     world.log.create_topic("late")
     (block,) = written(world.log, {0: [b"a"]}, "late").popitem()[1]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from json_file_store import JsonFileStore
 from oncelog.ports import Timing, ZnodeStore
 from oncelog.testing.znode_store_contract import (
@@ -19,6 +17,5 @@ class JsonFileWorld(StoreWorld):
         return JsonFileStore(self.folder / "znodes.json", timing)
 
 
-@pytest.mark.long
 class TestJsonFileStore(ClientTimeContract, AtomicReadsContract, ManyProcessesContract):
     world_class = JsonFileWorld
