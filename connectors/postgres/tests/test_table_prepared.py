@@ -76,9 +76,8 @@ def test_of_a_query_that_does_not_come_back_nothing_stays_prepared(world: Postgr
     if not is_decided:
         assert target.ledgers.abort(world.store, world.prefix, 1)
 
-    carried_out, _ = target.attempt(
-        Batch(BatchRequest(world.prefix, "query", "sink", "run-1", -1, ""), None)
-    ).complete()
+    asked = BatchRequest(world.prefix, "query", "sink", "run-1", -1, "")
+    carried_out, _ = target.attempt(Batch(asked, world.job([]))).complete()
 
     assert len(carried_out) == 1
     assert world.holds(*([FIRST] if is_decided else []))
