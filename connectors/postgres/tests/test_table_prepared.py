@@ -22,7 +22,7 @@ from oncelog_postgres.failures import OvertakenError
 from oncelog_postgres.jobs import SparkJob
 from oncelog_postgres.target import PostgresAttempt
 from tests.support.servers.postgres import PostgresServer, running_server
-from worlds import ArrowJob, PostgresWorld, keyed, left_staging
+from worlds import ArrowJob, PostgresWorld, left_staging
 
 TASK = {"transaction": "task"}
 
@@ -76,8 +76,8 @@ def test_of_a_query_that_does_not_come_back_nothing_stays_prepared(world: Postgr
     if not is_decided:
         assert target.ledgers.abort(world.store, world.prefix, 1)
 
-    request = BatchRequest(world.prefix, "query", "sink", "run-1", -1, "")
-    carried_out, _ = target.attempt(Batch(request, keyed())).complete()
+    asked = BatchRequest(world.prefix, "query", "sink", "run-1", -1, "")
+    carried_out, _ = target.attempt(Batch(asked, world.job([]))).complete()
 
     assert len(carried_out) == 1
     assert world.holds(*([FIRST] if is_decided else []))
