@@ -130,7 +130,8 @@ class Place:
             self.export("ledger", "--znodes", str(self.folder / "ledger")),
         ]
         if self.brokers is not None:
-            exporters.append(self.export("kafka", "--brokers", self.brokers, command=("kafka", "exporter")))
+            kafka = ("--brokers", self.brokers, "--ask-partitions", "none")
+            exporters.append(self.export("kafka", *kafka, command=("kafka", "exporter")))
         urls = [observation.url or "", *exporters]
         self._watch([url.removeprefix("http://").removesuffix("/metrics") for url in urls])
 
