@@ -6,8 +6,8 @@ Reads outside of steps are not measured: they are of those who look, and not of 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 from oncelog.errors import OutcomeUnknownError
@@ -26,41 +26,36 @@ class Meter(Protocol):
 
 METERS: list[Meter] = []
 
-STEP_RESULTS = ("done", "failed")
-WRITE_RESULTS = ("written", "conflict", "unanswered", "failed")
 
-
-@contextmanager
-def step() -> Iterator[None]:
+def step() -> AbstractContextManager[None]:
     """Measure a step, unless nobody measures."""
-    if not METERS:
-        yield
-        return
-    began, result = time.perf_counter(), "failed"
-    try:
-        yield
-        result = "done"
-    finally:
-        for meter in METERS:
-            meter.step_ended(time.perf_counter() - began, result)
+    return _measured(lambda meter: meter.step_ended, "done", lambda _: "failed")
+
+
+def write() -> AbstractContextManager[None]:
+    """Measure a write, unless nobody measures."""
+    return _measured(lambda meter: meter.write_ended, "written", _failure_of_write)
+
+
+def _failure_of_write(problem: BaseException) -> str:
+    if isinstance(problem, MultiFailedError | StaleStepError):
+        return "conflict"
+    return "unanswered" if isinstance(problem, OutcomeUnknownError) else "failed"
 
 
 @contextmanager
-def write() -> Iterator[None]:
-    """Measure a write, unless nobody measures."""
+def _measured(
+    hearing: Callable[[Meter], Callable[[float, str], None]], success: str, failure: Callable[[BaseException], str]
+) -> Iterator[None]:
     if not METERS:
         yield
         return
-    began, result = time.perf_counter(), "failed"
+    began, result = time.perf_counter(), success
     try:
         yield
-        result = "written"
-    except (MultiFailedError, StaleStepError):
-        result = "conflict"
-        raise
-    except OutcomeUnknownError:
-        result = "unanswered"
+    except BaseException as problem:
+        result = failure(problem)
         raise
     finally:
         for meter in METERS:
-            meter.write_ended(time.perf_counter() - began, result)
+            hearing(meter)(time.perf_counter() - began, result)
