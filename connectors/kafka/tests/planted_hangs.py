@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from oncelog_kafka.testing.transactions import Identity
 from raw_producer import RawProducer
 from tests.support.connectors.kafka_sink import values
 from tests.support.harness.waiting import until
-from tests.support.servers.kafka import KafkaBroker, fresh_name
+from tests.support.servers.kafka import TV1_VERSION, TV2_VERSION, KafkaBroker, fresh_name, running_broker
 
 HOUR_MS = 3_600_000
 TIMEOUT_MS = 60_000
@@ -29,6 +31,8 @@ UNGUARDED = {
 """Then a leader takes a transaction's rows although the coordinator does not know its partition. The coordinator leaves
 its marker out, as brokers 4.3.0 and 4.3.1 do for a partition that has no leader."""
 
+RELEASES = {"4.3": (TV2_VERSION, 2), "3.9": (TV1_VERSION, 1)}
+"""Each with its transaction version."""
 
 _strangers = itertools.count(1_000_000)
 """Producer ids that no broker has given away."""
@@ -136,3 +140,18 @@ class LaterClock(SystemClock):
 
     def now_ms(self) -> int:
         return super().now_ms() + HOUR_MS
+
+
+@contextmanager
+def unguarded_broker(folder: Path, release: str = "4.3") -> Iterator[tuple[KafkaBroker, int]]:
+    """A broker on which hanging transactions can be planted, with its transaction version."""
+    broker_version, transaction_version = RELEASES[release]
+    with running_broker(folder, version=broker_version, settings=UNGUARDED) as broker:
+        yield broker, transaction_version
+
+
+@contextmanager
+def world_on(broker: KafkaBroker, version: int) -> Iterator[World]:
+    """A topic of such a broker."""
+    with closing(KafkaRequests({"bootstrap_servers": broker.address})) as requests:
+        yield World(broker, version, requests)

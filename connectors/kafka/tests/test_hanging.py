@@ -19,35 +19,30 @@ from oncelog.testing.faults import killing_at
 from oncelog.testing.target_contract import at
 from oncelog.znodes.clock import wall_ms
 from oncelog_kafka import inspection, ledger, repair
-from oncelog_kafka.brokers import Brokers, KafkaProducers, KafkaRequests, partitions
+from oncelog_kafka.brokers import Brokers, KafkaProducers, partitions
 from oncelog_kafka.brokers import producers as asking
 from oncelog_kafka.crash_points import RepairCrashPoint
 from oncelog_kafka.hanging import Hang, Verdict
 from oncelog_kafka.ledger import Ledger
 from oncelog_kafka.participants import Participant
-from planted_hangs import HOUR_MS, UNGUARDED, LaterClock, World, avro_rows
+from planted_hangs import HOUR_MS, RELEASES, LaterClock, World, avro_rows, unguarded_broker, world_on
 from tests.support.harness.variants import variants
 from tests.support.harness.waiting import until
-from tests.support.servers.kafka import TV1_VERSION, TV2_VERSION, KafkaBroker, fresh_name, running_broker, send
-
-RELEASES = {"4.3": (TV2_VERSION, 2), "3.9": (TV1_VERSION, 1)}
-"""Each with its transaction version."""
+from tests.support.servers.kafka import KafkaBroker, fresh_name, send
 
 
 @pytest.fixture(scope="module", params=variants(*RELEASES))
 def unguarded(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[KafkaBroker, int]]:
-    release, version = RELEASES[request.param]
-    with running_broker(tmp_path_factory.mktemp("kafka"), version=release, settings=UNGUARDED) as broker:
-        yield broker, version
+    with unguarded_broker(tmp_path_factory.mktemp("kafka"), request.param) as found:
+        yield found
 
 
 @pytest.fixture
 def world(unguarded: tuple[KafkaBroker, int]) -> Iterator[World]:
-    broker, version = unguarded
-    with closing(KafkaRequests({"bootstrap_servers": broker.address})) as requests:
-        yield World(broker, version, requests)
+    with world_on(*unguarded) as found:
+        yield found
 
 
 def test_a_marker_that_was_left_out_of_a_commit_is_found_and_written(world: World, tmp_path: Path) -> None:

@@ -22,33 +22,28 @@ from oncelog.testing.faults import killing_at
 from oncelog.testing.target_contract import at, stop
 from oncelog.znodes.clock import wall_ms
 from oncelog_kafka import saved_rows
-from oncelog_kafka.brokers import KafkaProducers, KafkaRequests, KafkaTransactions
+from oncelog_kafka.brokers import KafkaProducers, KafkaTransactions
 from oncelog_kafka.brokers.producers import Row
 from oncelog_kafka.crash_points import RepairCrashPoint, RestoreCrashPoint
 from oncelog_kafka.end_txn import PASSING
 from oncelog_kafka.saved_rows import Origin
-from planted_hangs import HOUR_MS, UNGUARDED, World
+from planted_hangs import HOUR_MS, RELEASES, World, unguarded_broker, world_on
 from tests.support.harness.variants import variants
-from tests.support.servers.kafka import TV1_VERSION, TV2_VERSION, KafkaBroker, fresh_name, running_broker
-
-RELEASES = {"4.3": (TV2_VERSION, 2), "3.9": (TV1_VERSION, 1)}
-"""Each with its transaction version."""
+from tests.support.servers.kafka import KafkaBroker, fresh_name
 
 
 @pytest.fixture(scope="module", params=variants(*RELEASES))
 def unguarded(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[KafkaBroker, int]]:
-    release, version = RELEASES[request.param]
-    with running_broker(tmp_path_factory.mktemp("kafka"), version=release, settings=UNGUARDED) as broker:
-        yield broker, version
+    with unguarded_broker(tmp_path_factory.mktemp("kafka"), request.param) as found:
+        yield found
 
 
 @pytest.fixture
 def world(unguarded: tuple[KafkaBroker, int]) -> Iterator[World]:
-    broker, version = unguarded
-    with closing(KafkaRequests({"bootstrap_servers": broker.address})) as requests:
-        yield World(broker, version, requests)
+    with world_on(*unguarded) as found:
+        yield found
 
 
 def saved(world: World, folder: Path, *rows: str, ended: str = "abort") -> str:

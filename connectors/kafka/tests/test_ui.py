@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,8 +14,7 @@ from urllib.request import urlopen
 import pytest
 from playwright.sync_api import expect
 
-from oncelog_kafka.brokers import KafkaRequests
-from planted_hangs import UNGUARDED, World
+from planted_hangs import World, unguarded_broker, world_on
 from tests.support.harness.browser import DESK, PHONE, accessibility_problems, cut_off, require_chromium, running
 from tests.support.harness.waiting import until
 from tests.support.log.shell import serving
@@ -90,11 +89,8 @@ def test_only_named_topics_and_groups_are_read_beside_what_is_held(kafka: KafkaB
 
 @pytest.fixture(scope="module")
 def unguarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with (
-        running_broker(tmp_path_factory.mktemp("kafka"), settings=UNGUARDED) as broker,
-        closing(KafkaRequests({"bootstrap_servers": broker.address})) as requests,
-    ):
-        yield World(broker, 2, requests)
+    with unguarded_broker(tmp_path_factory.mktemp("kafka")) as unguarded, world_on(*unguarded) as found:
+        yield found
 
 
 @IN_TURN

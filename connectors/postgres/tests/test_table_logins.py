@@ -12,10 +12,15 @@ from oncelog.testing.target_contract import FIRST, SECOND, at
 from oncelog_postgres.crash_points import PostgresCrashPoint
 from oncelog_postgres.errors import DatabaseAccessError
 from tests.support.servers.certificates import make_certificates
-from tests.support.servers.postgres import PostgresServer, pooler, running_server
+from tests.support.servers.postgres import (
+    PASSWORD,
+    WRONG_PASSWORD,
+    PostgresServer,
+    pooler,
+    running_tls_server,
+    trusting,
+)
 from worlds import PostgresWorld
-
-RIGHT, WRONG = "correct-horse-battery", "hunter2-hunter2"
 
 
 @pytest.fixture(scope="module")
@@ -25,10 +30,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tls_server(certificates: Path) -> Iterator[PostgresServer]:
-    """It refuses connections without TLS, and knows `locked` by a password and `certified` by a certificate."""
-    with running_server(certificates=certificates) as server:
-        server.ask(f"CREATE ROLE locked LOGIN PASSWORD '{RIGHT}'; CREATE ROLE certified LOGIN")
-        server.ask("GRANT CREATE ON DATABASE postgres TO locked, certified")
+    with running_tls_server(certificates) as server:
         yield server
 
 
@@ -49,10 +51,6 @@ def made(tls_server: PostgresServer, tmp_path: Path) -> Iterator[Callable[..., P
         world.close()
 
 
-def trusting(certificates: Path, authority: str = "ca", more: str = "") -> str:
-    return f"sslmode=verify-full&sslrootcert={certificates / authority}.pem{more}"
-
-
 @pytest.fixture
 def password(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Sets the password that the driver and its tasks find."""
@@ -62,7 +60,7 @@ def password(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 def test_driver_tasks_and_ledger_come_by_tls_with_a_password(
     made: Callable[..., PostgresWorld], certificates: Path, password: Callable[[str], None]
 ) -> None:
-    password(RIGHT)
+    password(PASSWORD)
     world = made("locked", trusting(certificates, more="&channel_binding=require&require_auth=scram-sha-256"))
     world.store.close()
     world.store = metadata.open_metadata(world.url)
@@ -89,7 +87,7 @@ def refused(world: PostgresWorld, said: str) -> None:
     """It is told what is wrong, in an error that no restart mends, and in no words that should be secret."""
     with pytest.raises(DatabaseAccessError, match=f"denies this process access: check .*{said}") as caught:
         world.run(0, FIRST)
-    assert not any(secret in f"{caught.value!r}{caught.value}" for secret in (RIGHT, WRONG))
+    assert not any(secret in f"{caught.value!r}{caught.value}" for secret in (PASSWORD, WRONG_PASSWORD))
     assert world.visible() == []
 
 
@@ -108,13 +106,13 @@ def test_a_server_that_is_not_the_one_meant_gets_nothing(
     host: str,
     said: str,
 ) -> None:
-    password(RIGHT)
+    password(PASSWORD)
 
-    refused(made("locked", trusting(certificates, authority), host=host), said)
+    refused(made("locked", trusting(certificates, authority=authority), host=host), said)
 
 
 def test_who_comes_without_tls_is_told_so(made: Callable[..., PostgresWorld], password: Callable[[str], None]) -> None:
-    password(RIGHT)
+    password(PASSWORD)
 
     refused(made("locked", "sslmode=disable"), "no encryption")
 
@@ -125,24 +123,24 @@ def test_a_wrong_password_and_a_missing_one_are_told_apart(
     world = made("locked", trusting(certificates))
 
     refused(world, "no password supplied")
-    password(WRONG)
+    password(WRONG_PASSWORD)
     refused(world, 'password authentication failed for user "locked"')
 
 
-@pytest.mark.parametrize("found", [WRONG, ""])
+@pytest.mark.parametrize("found", [WRONG_PASSWORD, ""])
 def test_a_task_with_a_wrong_password_fails_the_batch_and_leaves_nothing(
     made: Callable[..., PostgresWorld], certificates: Path, password: Callable[[str], None], found: str
 ) -> None:
     """Executors have an environment of their own."""
     world = made("locked", trusting(certificates))
-    password(RIGHT)
+    password(PASSWORD)
     with at(PostgresCrashPoint.STAGED, lambda: password(found)), pytest.raises(DatabaseAccessError) as caught:
         world.run(0, FIRST)
 
     assert "password" in str(caught.value)
-    assert not any(secret in f"{caught.value!r}{caught.value}" for secret in (RIGHT, WRONG))
+    assert not any(secret in f"{caught.value!r}{caught.value}" for secret in (PASSWORD, WRONG_PASSWORD))
     assert (world.visible(), world.left()) == ([], [])
-    password(RIGHT)
+    password(PASSWORD)
     world.run(0, FIRST, "run-2")
     assert world.holds(FIRST)
 
@@ -151,12 +149,12 @@ def test_a_pooler_that_asks_for_passwords_may_stand_in_between(
     made: Callable[..., PostgresWorld], tls_server: PostgresServer, password: Callable[[str], None]
 ) -> None:
     """It speaks TLS to the server, and SCRAM to both sides."""
-    with pooler(tls_server, passwords={"locked": RIGHT}) as port:
+    with pooler(tls_server, passwords={"locked": PASSWORD}) as port:
         world = made("locked", "require_auth=scram-sha-256", port=port)
-        password(WRONG)
+        password(WRONG_PASSWORD)
         with pytest.raises(DatabaseAccessError, match="authentication failed"):
             world.run(0, FIRST)
-        password(RIGHT)
+        password(PASSWORD)
         world.run(0, FIRST, "run-2")
 
     assert world.holds(FIRST)

@@ -28,6 +28,7 @@ from tests.support.harness.waiting import until
 
 MEMORY = Path("/dev/shm")
 ROLE = "oncelog"
+PASSWORD, WRONG_PASSWORD = "correct-horse-battery", "hunter2-hunter2"
 
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -158,14 +159,29 @@ def new_server(*settings: str) -> Iterator[PostgresServer]:
 
 
 @contextmanager
-def running_server(*settings: str, certificates: Path | None = None) -> Iterator[PostgresServer]:
-    """A server of one's own, for the time of the block. With certificates it requires TLS."""
+def running_server(*settings: str) -> Iterator[PostgresServer]:
+    """A server of one's own, for the time of the block."""
     with new_server(*settings) as server:
         server.initialise()
-        if certificates is not None:
-            server.require_tls(certificates)
         server.start()
         yield server
+
+
+@contextmanager
+def running_tls_server(certificates: Path) -> Iterator[PostgresServer]:
+    """One that refuses connections without TLS. It knows `locked` by PASSWORD, and `certified` by a certificate."""
+    with new_server() as server:
+        server.initialise()
+        server.require_tls(certificates)
+        server.start()
+        server.ask(f"CREATE ROLE locked LOGIN PASSWORD '{PASSWORD}'; CREATE ROLE certified LOGIN")
+        server.ask("GRANT CREATE ON DATABASE postgres TO locked, certified")
+        yield server
+
+
+def trusting(certificates: Path, more: str = "", *, authority: str = "ca") -> str:
+    """The options of a client that takes only servers for which this authority vouches."""
+    return f"sslmode=verify-full&sslrootcert={certificates / authority}.pem{more}"
 
 
 @pytest.fixture(scope="session")

@@ -12,11 +12,16 @@ from oncelog.errors import StoreAccessError
 from oncelog.ports import Create
 from oncelog.znodes.postgres import PostgresZnodeStore
 from tests.support.servers.certificates import make_certificates
-from tests.support.servers.postgres import PostgresServer, pooler, running_server
+from tests.support.servers.postgres import (
+    PASSWORD,
+    WRONG_PASSWORD,
+    PostgresServer,
+    pooler,
+    running_tls_server,
+    trusting,
+)
 
 pytestmark = pytest.mark.servers
-
-RIGHT, WRONG = "correct-horse-battery", "hunter2-hunter2"
 
 
 @pytest.fixture(scope="module")
@@ -26,20 +31,13 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(certificates: Path) -> Iterator[PostgresServer]:
-    """It refuses connections without TLS, and knows `locked` by a password and `certified` by a certificate."""
-    with running_server(certificates=certificates) as found:
-        found.ask(f"CREATE ROLE locked LOGIN PASSWORD '{RIGHT}'; CREATE ROLE certified LOGIN")
-        found.ask("GRANT CREATE ON DATABASE postgres TO locked, certified")
+    with running_tls_server(certificates) as found:
         yield found
 
 
 @pytest.fixture
 def password(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     return lambda found: monkeypatch.setenv("PGPASSWORD", found)
-
-
-def trusting(certificates: Path, more: str = "") -> str:
-    return f"sslmode=verify-full&sslrootcert={certificates / 'ca.pem'}{more}"
 
 
 def works(url: str) -> None:
@@ -52,16 +50,16 @@ def refused(url: str, said: str) -> None:
     """It is told what is wrong, and in no words that should be secret."""
     with closing(PostgresZnodeStore(url)) as store, pytest.raises(StoreAccessError, match=said) as caught:
         store.get("/")
-    assert not any(secret in f"{caught.value!r}{caught.value}" for secret in (RIGHT, WRONG))
+    assert not any(secret in f"{caught.value!r}{caught.value}" for secret in (PASSWORD, WRONG_PASSWORD))
 
 
 def test_a_password_over_tls_lets_in_and_a_wrong_one_does_not(
     server: PostgresServer, certificates: Path, password: Callable[[str], None]
 ) -> None:
     options = trusting(certificates, "&channel_binding=require&require_auth=scram-sha-256")
-    password(WRONG)
+    password(WRONG_PASSWORD)
     refused(server.url(options, user="locked"), 'password authentication failed for user "locked"')
-    password(RIGHT)
+    password(PASSWORD)
 
     works(server.url(options, user="locked"))
 
@@ -76,7 +74,7 @@ def test_a_client_certificate_lets_in_without_a_password(server: PostgresServer,
 def test_a_server_that_is_not_the_one_meant_is_not_trusted(
     server: PostgresServer, certificates: Path, password: Callable[[str], None]
 ) -> None:
-    password(RIGHT)
+    password(PASSWORD)
     strange = trusting(certificates).replace("ca.pem", "stranger.pem")
 
     refused(server.url(strange, user="locked"), "certificate verify failed")
@@ -88,9 +86,9 @@ def test_a_server_that_is_not_the_one_meant_is_not_trusted(
 def test_a_pooler_that_asks_for_passwords_may_stand_in_between(
     server: PostgresServer, password: Callable[[str], None]
 ) -> None:
-    with pooler(server, passwords={"locked": RIGHT}) as port:
+    with pooler(server, passwords={"locked": PASSWORD}) as port:
         url = server.url("require_auth=scram-sha-256", port=port, user="locked")
-        password(WRONG)
+        password(WRONG_PASSWORD)
         refused(url, "authentication failed")
-        password(RIGHT)
+        password(PASSWORD)
         works(url)
