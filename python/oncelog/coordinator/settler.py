@@ -86,11 +86,12 @@ class Settler:
         seen = self._look(sorted(self._waiting), zxid)
         if seen is None:
             return None
-        chunks, ready = _chunks(seen, _ready(seen)), _ready(seen)
-        steps = _steps({owner: seen.owners[owner] for owner in ready - _left_over(seen, ready)})
+        ready = _ready(seen)
+        chunks, settled = _chunks(seen, ready), ready - _left_over(seen, ready)
+        steps = _steps({owner: seen.owners[owner] for owner in settled})
         if len(chunks) == 1 and len(steps) == 1:
             reach(CrashPoint.SETTLE)
-            return Settling(seen, chunks[0], ready, zxid, steps[0])
+            return Settling(chunks[0], ready, zxid, steps[0], _unsettled(seen, settled))
         self._waiting = set()
         self._settle_seen(seen, zxid)
         return None
@@ -98,7 +99,7 @@ class Settler:
     def has_settled(self, settling: Settling) -> None:
         """The step was taken."""
         reach(CrashPoint.SETTLED)
-        self._waiting = _unsettled(settling.seen, settling.ready - _left_over(settling.seen, settling.ready))
+        self._waiting = settling.unsettled
 
     def _due(self, partitions: Iterable[TopicIdPartition]) -> int | None:
         """Note that `partitions` wait; returns the zxid to settle with, if that is due."""
@@ -177,15 +178,15 @@ class Settling:
     """What a settler found to do, if it is one step.
 
     Attributes:
-        seen: its plan.
         chunk, ready, zxid, parts: the partitions, the owners to settle in them, S, and the owners to finish.
+        unsettled: the partitions that wait for the next time.
     """
 
-    seen: LogSnapshot
     chunk: Sequence[TopicIdPartition]
     ready: frozenset[str]
     zxid: int
     parts: Sequence[_Part]
+    unsettled: set[TopicIdPartition]
 
     def run(self, view: ZnodeView) -> None:
         """Settle within a step.
