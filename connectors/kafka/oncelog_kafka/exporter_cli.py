@@ -46,11 +46,11 @@ def exporter(
     Shows open transactions, how long they hold readers back, and the batches of the sinks that keep their ledger here.
     It only reads.
     """
-    serve(settings, source_opener(settings, topics, groups, every_ms[0]), listen)
+    serve(settings, _source_opener(settings, topics, groups, every_ms[0]), listen)
 
 
-def source_opener(
-    settings: Settings, topics: Collection[str] = (), groups: Collection[str] = (), every_ms: int | None = None
+def _source_opener(
+    settings: Settings, topics: Collection[str], groups: Collection[str], every_ms: int | None
 ) -> Callable[[], KafkaSource]:
     """Opens the cluster and its ledgers, as the options name them, in any thread.
 
