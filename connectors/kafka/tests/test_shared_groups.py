@@ -60,7 +60,7 @@ def test_a_query_that_starts_where_the_group_is_goes_by_no_undecided_offsets(
     Transaction(kafka).stage(group, topic, 1).commit()
     pending = Transaction(kafka).stage(group, topic, 3)
     source = Source(spark, kafka, subscribe=topic, startingOffsets="group", groupId=group)
-    impatient = {"kafka.default.api.timeout.ms": 2_000, "kafka.request.timeout.ms": 1_000, "fetchOffset.numRetries": 1}
+    impatient = {"kafka.default.api.timeout.ms": 8_000, "kafka.request.timeout.ms": 4_000, "fetchOffset.numRetries": 1}
 
     with pytest.raises(StreamingQueryException, match="the group's offsets cannot be read"):
         source.available(tmp_path / "checkpoint", **impatient)

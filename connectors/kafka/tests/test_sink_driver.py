@@ -162,7 +162,7 @@ def lonely(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             spark,
             broker,
             tmp_path,
-            **{"kafka.max.block.ms": 2_000, "kafka.delivery.timeout.ms": 3_000, "kafka.request.timeout.ms": 1_000},
+            **{"kafka.max.block.ms": 5_000, "kafka.delivery.timeout.ms": 6_000, "kafka.request.timeout.ms": 3_000},
         )
         found.run(0, FIRST)
         yield found
