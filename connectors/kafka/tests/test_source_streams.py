@@ -417,7 +417,7 @@ def test_query_lives_through_a_killed_and_restarted_broker(spark: SparkSession, 
 def test_query_without_a_broker_ends_with_its_address(spark: SparkSession, tmp_path: Path) -> None:
     """One that never reached a broker says so after a single try, of 30 seconds by default. conformance: 60"""
     quick: dict[str, Any] = {
-        "kafka.default.api.timeout.ms": 8_000,  # the broker that answers may be slow to: other tests keep the machine busy
+        "kafka.default.api.timeout.ms": 8_000,  # of the broker that answers too, which other tests slow down
         "kafka.request.timeout.ms": 4_000,
         "fetchOffset.numRetries": 2,
     }

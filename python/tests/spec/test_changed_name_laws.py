@@ -163,7 +163,14 @@ class Query:
                         self.decided.append(asked.batch_id)
 
 
-@pytest.mark.parametrize("names", ["aaaa", "abbb", "abab", "abba", "aabb", "abca", "abcd"])
+@pytest.mark.parametrize(
+    "names",
+    [
+        "aaaa",
+        "abab",
+        *(pytest.param(names, marks=pytest.mark.long) for names in ("abbb", "abba", "aabb", "abca", "abcd")),
+    ],
+)
 def test_whatever_the_names_and_wherever_the_runs_stop_each_batch_is_decided_once_and_the_refusal_names_the_way_out(
     names: str,
 ) -> None:
