@@ -1,4 +1,4 @@
-"""Reads the folder of a checkpoint, in a file system of this machine. It writes nothing.
+"""Reads the folder of a checkpoint. It writes nothing.
 
     metadata                          the query's id
     offsets/<n>                       where each source ends in batch n; written before the batch runs
@@ -15,15 +15,15 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
+from pathlib import PurePosixPath
 
 from oncelog.checkpoints import positions
 from oncelog.checkpoints.positions import Position
+from oncelog.checkpoints.storage import Storage, storage_of
 from oncelog.errors import CorruptDataError, UsageError
-from oncelog.folders import absolute
 from oncelog.spark.kit import offset_log
 from oncelog.spark.kit.offset_log import Entry
 from oncelog.znodes import paths
@@ -32,9 +32,11 @@ METADATA, OFFSETS, COMMITS, SOURCES, STATE = "metadata", "offsets", "commits", "
 INITIAL_OFFSETS = "0"
 FIRST_IDS = "oncelog-topic-ids.json"
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
-_FILE_SCHEME = re.compile("^file:(//[^/]*)?")
-"""Spark takes everything after this scheme literally, including spaces and percent signs."""
+_READ = re.compile(
+    rf"{METADATA}|\.{METADATA}\.crc|({OFFSETS}|{COMMITS})/(\d+|\.\d+\.crc)"
+    rf"|{SOURCES}/[^/]+/({INITIAL_OFFSETS}|{FIRST_IDS.removesuffix('.json')}[^/]*)"
+)
+"""The files that are read here."""
 
 _CRC_HEADER = b"crc\0"
 _KAFKAS_FIRST = "\0"
@@ -64,7 +66,8 @@ class Checkpoint:
     """What a checkpoint's folder says.
 
     Attributes:
-        root: the folder.
+        storage: the folder.
+        names: its files.
         query_id: None if the file with it is missing or torn.
         planned: the newest batch in ``offsets``, also if its file is torn; None before the first one.
         committed: the newest batch in ``commits``.
@@ -76,7 +79,8 @@ class Checkpoint:
         newest_ms: when the newest file was written, in milliseconds since 1970.
     """
 
-    root: Path
+    storage: Storage
+    names: frozenset[str]
     query_id: str | None
     planned: int | None
     committed: int | None
@@ -131,106 +135,98 @@ class Checkpoint:
         return self.end(source) or self.start(source)
 
 
-def folder_of(location: str) -> Path:
-    """The path of a checkpoint's folder.
-
-    Raises:
-        UsageError: it is not a folder of this machine.
-    """
-    if not location.startswith("file:") and (scheme := _SCHEME.match(location)):
-        raise UsageError(
-            "this command reads checkpoints in a folder of this machine: copy it there with the tools of its store "
-            "(hdfs dfs -get, aws s3 cp --recursive), while the query is stopped",
-            folder=location,
-            scheme=scheme[1],
-        )
-    return absolute(_FILE_SCHEME.sub("", location) if location.startswith("file:") else location)
-
-
 def read(location: str) -> Checkpoint:
     """Read a checkpoint.
+
+    Args:
+        location: its folder: see `storage_of`.
 
     Raises:
         UsageError: there is none, or this user may not read it.
     """
-    root = folder_of(location)
+    storage = storage_of(location)
     try:
-        return _read(root)
+        return _read(storage)
     except OSError as problem:
-        raise UsageError("the checkpoint cannot be read", folder=str(root), problem=str(problem)) from problem
+        raise UsageError("the checkpoint cannot be read", folder=storage.location, problem=str(problem)) from problem
 
 
-def _read(root: Path) -> Checkpoint:
-    if not (root / METADATA).is_file() and not (root / OFFSETS).is_dir():
-        raise UsageError("this is not the folder of a checkpoint: it has no metadata and no offsets", folder=str(root))
-    damaged = [*_several(root), *_wrong_checksums(root)]
-    query_id = _query_id(root, damaged)
-    entries = _entries(root, damaged)
-    commits = _commits(root, damaged)
-    planned, committed = numbers(root / OFFSETS), numbers(root / COMMITS)
+def _read(storage: Storage) -> Checkpoint:
+    times = storage.times()
+    asked = [name for name in times if _READ.fullmatch(name)]
+    read = zip(asked, storage.read(asked), strict=True)
+    files = {name: data for name, data in read if data is not None}
+    for name in set(asked) - set(files):
+        del times[name]  # the query has removed it meanwhile
+    planned, committed = numbers(times, OFFSETS), numbers(times, COMMITS)
+    if METADATA not in times and not planned:
+        raise UsageError(
+            "this is not the folder of a checkpoint: it has no metadata and no offsets", folder=storage.location
+        )
+    logs = [METADATA, *(f"{OFFSETS}/{n}" for n in planned), *(f"{COMMITS}/{n}" for n in committed)]
+    damaged = [*_several(times), *_wrong_checksums(files, logs)]
+    query_id = _query_id(files, damaged)
+    entries = _entries(files, planned, damaged)
+    _check_commits(files, committed, damaged)
     _check_numbers(planned, committed, damaged)
     first_ids, initial = {}, {}
-    for folder in _folders(root / SOURCES):
-        ids = _first_ids(folder, root, damaged)
+    for source in _folders(times, SOURCES):
+        ids = _first_ids(files, source, damaged)
         if ids is not None:
-            first_ids[folder.name] = ids
-        text = _initial(folder, root, damaged)
+            first_ids[source] = ids
+        text = _initial(files, source, damaged)
         if text is not None:
-            initial[folder.name] = text
-    _check_offsets(root, entries, first_ids, damaged)
+            initial[source] = text
+    _check_offsets(entries, first_ids, damaged)
     return Checkpoint(
-        root=root,
+        storage=storage,
+        names=frozenset(times),
         query_id=query_id,
         planned=max(planned, default=None),
-        committed=max(committed, default=None) if commits else None,
+        committed=max(committed, default=None),
         entries=entries,
         initial=initial,
         first_ids=first_ids,
-        operators=tuple(folder.name for folder in _folders(root / STATE)),
+        operators=tuple(_folders(times, STATE)),
         damaged=tuple(damaged),
-        newest_ms=_newest_ms(root),
+        newest_ms=max((times[name] for name in logs if name in times), default=0),
     )
 
 
-def batches(root: Path) -> tuple[int | None, int | None]:
+def batches(names: Iterable[str]) -> tuple[int | None, int | None]:
     """The newest batches in ``offsets`` and ``commits``."""
-    return max(numbers(root / OFFSETS), default=None), max(numbers(root / COMMITS), default=None)
+    return max(numbers(names, OFFSETS), default=None), max(numbers(names, COMMITS), default=None)
+
+
+def numbers(names: Iterable[str], folder: str) -> list[int]:
+    """The batches that have a file in a folder, in order."""
+    found = (PurePosixPath(name) for name in names)
+    return sorted(int(one.name) for one in found if one.parent.as_posix() == folder and paths.is_number(one.name))
+
+
+def checksums_of(name: str) -> str:
+    """The name of the file with the checksums of a file."""
+    return PurePosixPath(name).with_name(f".{PurePosixPath(name).name}.crc").as_posix()
 
 
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
-def _text(file: Path) -> str:
-    return file.read_bytes().decode(errors="replace")
+def _folders(names: Iterable[str], above: str) -> list[str]:
+    parts = (name.split("/") for name in names)
+    return offset_log.in_order({one[1] for one in parts if one[0] == above and len(one) > 2})
 
 
-def numbers(folder: Path) -> list[int]:
-    """The batches that have a file in a folder, in order."""
-    names = [file.name for file in folder.iterdir()] if folder.is_dir() else []
-    return sorted(int(name) for name in names if paths.is_number(name))
+def _text(data: bytes) -> str:
+    return data.decode(errors="replace")
 
 
-def _folders(folder: Path) -> list[Path]:
-    names = [one.name for one in folder.iterdir() if one.is_dir()] if folder.is_dir() else []
-    return [folder / name for name in offset_log.in_order(names)]
-
-
-def _newest_ms(root: Path) -> int:
-    return max((file.stat().st_mtime_ns // 1_000_000 for file in _logs(root) if file.exists()), default=0)
-
-
-def _logs(root: Path) -> list[Path]:
-    """The files that Spark writes of the query and its batches."""
-    return [root / METADATA, *(root / name / str(n) for name in (OFFSETS, COMMITS) for n in numbers(root / name))]
-
-
-def _query_id(root: Path, damaged: list[DamagedFile]) -> str | None:
-    file = root / METADATA
-    if not file.is_file():
+def _query_id(files: Mapping[str, bytes], damaged: list[DamagedFile]) -> str | None:
+    if METADATA not in files:
         damaged.append(DamagedFile(Damage.MISSING, METADATA, "Spark would give the query a new id"))
         return None
     try:
-        query_id = json.loads(_text(file))["id"]
+        query_id = json.loads(_text(files[METADATA]))["id"]
         if isinstance(query_id, str):
             return query_id
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -239,12 +235,12 @@ def _query_id(root: Path, damaged: list[DamagedFile]) -> str | None:
     return None
 
 
-def _entries(root: Path, damaged: list[DamagedFile]) -> dict[int, Entry]:
+def _entries(files: Mapping[str, bytes], planned: list[int], damaged: list[DamagedFile]) -> dict[int, Entry]:
     found: dict[int, Entry] = {}
-    for number in numbers(root / OFFSETS):
+    for number in planned:
         name = f"{OFFSETS}/{number}"
         try:
-            entry = offset_log.parse(_text(root / name), name)
+            entry = offset_log.parse(_text(files[name]), name)
         except CorruptDataError:
             entry = None
         if entry is None or not _is_object(entry.metadata) or not all(map(_is_whole, entry.offsets.values())):
@@ -256,44 +252,43 @@ def _entries(root: Path, damaged: list[DamagedFile]) -> dict[int, Entry]:
     return found
 
 
-def _commits(root: Path, damaged: list[DamagedFile]) -> list[int]:
-    known = numbers(root / COMMITS)
-    for number in known:
+def _check_commits(files: Mapping[str, bytes], committed: list[int], damaged: list[DamagedFile]) -> None:
+    for number in committed:
         name = f"{COMMITS}/{number}"
-        version, _, metadata = _text(root / name).partition("\n")
+        version, _, metadata = _text(files[name]).partition("\n")
         if not re.fullmatch("v[0-9]+", version) or not _is_object(metadata):
             damaged.append(DamagedFile(Damage.TORN, name, "it ends too early, or is no file of Spark's commit log"))
-    return known
 
 
-def _first_ids(folder: Path, root: Path, damaged: list[DamagedFile]) -> dict[str, str] | None:
+def _first_ids(files: Mapping[str, bytes], source: str, damaged: list[DamagedFile]) -> dict[str, str] | None:
     """The ids in all files of a source; None if there is none, so that oncelog-kafka never read here."""
     stem, found = FIRST_IDS.removesuffix(".json"), None
     number = 0
-    while (file := folder / (FIRST_IDS if number == 0 else f"{stem}-{number}.json")).is_file():
-        ids = positions.topic_ids(_text(file))
+    while (name := f"{SOURCES}/{source}/" + (FIRST_IDS if number == 0 else f"{stem}-{number}.json")) in files:
+        ids = positions.topic_ids(_text(files[name]))
         if ids is None:
-            damaged.append(DamagedFile(Damage.TORN, str(file.relative_to(root)), "it is not a JSON object of ids"))
+            damaged.append(DamagedFile(Damage.TORN, name, "it is not a JSON object of ids"))
         found = {**(found or {}), **(ids or {})}
         number += 1
     return found
 
 
-def _initial(folder: Path, root: Path, damaged: list[DamagedFile]) -> str | None:
-    file = folder / INITIAL_OFFSETS
-    if not file.is_file():
+def _initial(files: Mapping[str, bytes], source: str, damaged: list[DamagedFile]) -> str | None:
+    name = f"{SOURCES}/{source}/{INITIAL_OFFSETS}"
+    if name not in files:
         return None
-    first, (version, _, text) = _text(file)[:1], _text(file)[1:].partition("\n")
+    whole = _text(files[name])
+    first, (version, _, text) = whole[:1], whole[1:].partition("\n")
     if first not in {"", _KAFKAS_FIRST}:
         return None  # another source's file
     if version == "v1" and positions.kafka_offsets(text) is not None:
         return text
-    damaged.append(DamagedFile(Damage.TORN, str(file.relative_to(root)), "it does not name initial offsets"))
+    damaged.append(DamagedFile(Damage.TORN, name, "it does not name initial offsets"))
     return None
 
 
 def _check_offsets(
-    root: Path, entries: dict[int, Entry], first_ids: Mapping[str, Mapping[str, str]], damaged: list[DamagedFile]
+    entries: dict[int, Entry], first_ids: Mapping[str, Mapping[str, str]], damaged: list[DamagedFile]
 ) -> None:
     """Move batches with an offset of the log that cannot be read from `entries` to `damaged`."""
     for number, entry in list(entries.items()):
@@ -328,8 +323,8 @@ def _is_json(text: str) -> bool:
 # Together -------------------------------------------------------------------------------------------------------------
 
 
-def _several(root: Path) -> Iterator[DamagedFile]:
-    others = sorted(file.name for file in root.iterdir() if file.name.startswith(METADATA) and file.name != METADATA)
+def _several(names: Iterable[str]) -> Iterator[DamagedFile]:
+    others = sorted(name for name in names if "/" not in name and name.startswith(METADATA) and name != METADATA)
     if others:
         yield DamagedFile(Damage.SEVERAL, METADATA, f"there are others beside it: {', '.join(others)}")
 
@@ -353,12 +348,12 @@ def _check_numbers(planned: list[int], committed: list[int], damaged: list[Damag
         damaged.append(DamagedFile(Damage.MISSING, f"{OFFSETS}/{done}", detail))
 
 
-def _wrong_checksums(root: Path) -> Iterator[DamagedFile]:
-    for file in _logs(root):
-        sums = file.with_name(f".{file.name}.crc")
-        if file.is_file() and sums.is_file() and not _fits(file.read_bytes(), sums.read_bytes()):
-            name = str(file.relative_to(root))
-            yield DamagedFile(Damage.EDITED, name, f"{sums.name} beside it has another checksum")
+def _wrong_checksums(files: Mapping[str, bytes], logs: Iterable[str]) -> Iterator[DamagedFile]:
+    for name in logs:
+        sums = checksums_of(name)
+        if name in files and sums in files and not _fits(files[name], files[sums]):
+            detail = f"{PurePosixPath(sums).name} beside it has another checksum"
+            yield DamagedFile(Damage.EDITED, name, detail)
 
 
 def _fits(data: bytes, sums: bytes) -> bool:

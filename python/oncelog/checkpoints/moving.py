@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from oncelog.checkpoints import positions, renewal, writing
 from oncelog.checkpoints.checking import Places
@@ -17,12 +16,13 @@ from oncelog.checkpoints.places import TopicExtent
 from oncelog.checkpoints.positions import Position, SourceKind, TopicPosition
 from oncelog.checkpoints.renewal import NewCheckpoint
 from oncelog.checkpoints.standing import SinkLedger, Standing, is_behind
+from oncelog.checkpoints.storage import Storage
 from oncelog.errors import UnknownTopicError, UsageError
 
 
 def move(
     checkpoint: Checkpoint,
-    target: Path,
+    target: Storage,
     *,
     topics: Mapping[str, str],
     places: Places,
@@ -49,7 +49,7 @@ def move(
     change = _Renaming(checkpoint, topics, places, elsewhere)
     changed = change.changed_sources()
     if not changed:
-        writing.write(checkpoint.root, target, {}, ())
+        writing.write(checkpoint.storage, target, {}, ())
         return renewal.new(checkpoint, target, checkpoint.next_batch)
     if standing is Standing.UNKNOWN:
         raise renewal.undecided("no ledger says whether it is decided: name the sink's ledger", checkpoint)
@@ -62,7 +62,7 @@ def move(
     runs_again = checkpoint.runs_again and not decided
     entries = {} if base is None else renewal.pair(checkpoint, base, change.position, same=not runs_again)
     replaced = {**renewal.files_of(entries), **change.source_files(), **renewal.commit(checkpoint, decided=decided)}
-    writing.write(checkpoint.root, target, replaced, renewal.left_out(checkpoint, replaced))
+    writing.write(checkpoint.storage, target, replaced, renewal.left_out(checkpoint, replaced))
     return renewal.new(
         checkpoint,
         target,

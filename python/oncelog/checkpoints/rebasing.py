@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from oncelog.checkpoints import positions, renewal, writing
 from oncelog.checkpoints.checking import Places, is_other
@@ -17,12 +16,13 @@ from oncelog.checkpoints.places import TopicExtent
 from oncelog.checkpoints.positions import Position, SourceKind, TopicPosition
 from oncelog.checkpoints.renewal import NewCheckpoint, Range
 from oncelog.checkpoints.standing import SinkLedger, Standing
+from oncelog.checkpoints.storage import Storage
 from oncelog.errors import UnknownTopicError, UsageError
 
 
 def rebase(
     checkpoint: Checkpoint,
-    target: Path,
+    target: Storage,
     topic: str,
     starts: Callable[[TopicExtent], Mapping[int, int]],
     *,
@@ -69,7 +69,7 @@ def rebase(
     decided = standing is Standing.DECIDED
     entries = renewal.pair(checkpoint, base, change.position, same=True)
     replaced = {**renewal.files_of(entries), **change.source_files(), **renewal.commit(checkpoint, decided=decided)}
-    writing.write(checkpoint.root, target, replaced, renewal.left_out(checkpoint, replaced))
+    writing.write(checkpoint.storage, target, replaced, renewal.left_out(checkpoint, replaced))
     return renewal.new(
         checkpoint,
         target,

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from oncelog.checkpoints.checking import program
 from oncelog.checkpoints.folder import COMMITS, FIRST_IDS, OFFSETS, Checkpoint, numbers
 from oncelog.checkpoints.places import Extent, Place
 from oncelog.checkpoints.positions import Position, SourceKind
 from oncelog.checkpoints.standing import SinkLedger, Standing, is_ahead, is_behind, standing_of
+from oncelog.checkpoints.storage import Storage
 from oncelog.errors import OffsetOutOfRangeError, UsageError
 from oncelog.spark.kit.offset_log import Entry
 
@@ -175,22 +175,21 @@ def commit(checkpoint: Checkpoint, *, decided: bool) -> dict[str, str]:
     """The commit of a batch that the ledger says is decided. Without state, nobody needs its watermark."""
     if not decided:
         return {}
-    before = checkpoint.root / COMMITS / str(checkpoint.committed)
-    return {f"{COMMITS}/{checkpoint.planned}": before.read_text("utf-8") if before.is_file() else _NO_WATERMARK}
+    (before,) = checkpoint.storage.read([f"{COMMITS}/{checkpoint.committed}"])
+    return {f"{COMMITS}/{checkpoint.planned}": _NO_WATERMARK if before is None else before.decode()}
 
 
 def left_out(checkpoint: Checkpoint, replaced: Mapping[str, str]) -> set[str]:
     """Entries of the offset log that the new one lacks, and files of ids that it has in one."""
-    entries = {f"{OFFSETS}/{number}" for number in numbers(checkpoint.root / OFFSETS)}
-    changed = {name.rpartition("/")[0] for name in replaced if name.endswith(FIRST_IDS)}
-    stem = FIRST_IDS.removesuffix(".json")
-    ids = {f"{folder}/{file.name}" for folder in changed for file in (checkpoint.root / folder).glob(f"{stem}*.json")}
+    entries = {f"{OFFSETS}/{number}" for number in numbers(checkpoint.names, OFFSETS)}
+    stems = tuple(name.removesuffix(".json") for name in replaced if name.endswith(FIRST_IDS))
+    ids = {name for name in checkpoint.names if stems and name.startswith(stems)}
     return (entries | ids) - set(replaced)
 
 
 def new(
     checkpoint: Checkpoint,
-    target: Path,
+    target: Storage,
     next_batch: int,
     *,
     changed: tuple[str, ...] = (),
@@ -201,7 +200,7 @@ def new(
 ) -> NewCheckpoint:
     """What was written; see `NewCheckpoint`."""
     return NewCheckpoint(
-        str(target),
+        target.location,
         checkpoint.query_id,
         next_batch,
         changed,

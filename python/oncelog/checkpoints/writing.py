@@ -1,25 +1,17 @@
-"""Makes a new checkpoint folder beside a name that is free, and gives it the name when it is whole.
-
-A folder that was not finished has a name that begins with a dot and ends with ``.partial``, and lacks the file with the
-query's id. Nobody takes it for a checkpoint; it may be removed.
-"""
+"""Makes the folder of a new checkpoint. The file with the query's id comes last: without it, it is none."""
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
-from oncelog import folders
-from oncelog.checkpoints.folder import METADATA, batches
+from oncelog.checkpoints.folder import METADATA, batches, checksums_of
+from oncelog.checkpoints.storage import Storage, exists
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import UsageError
-from oncelog.randomness import random_id
 
 
-def write(source: Path, target: Path, replaced: Mapping[str, str], left_out: Collection[str]) -> None:
+def write(source: Storage, target: Storage, replaced: Mapping[str, str], left_out: Collection[str]) -> None:
     """Make a copy of a checkpoint.
 
     Args:
@@ -31,69 +23,41 @@ def write(source: Path, target: Path, replaced: Mapping[str, str], left_out: Col
     Raises:
         UsageError: the target exists, the source changed meanwhile, or the file system refuses.
     """
-    if target == source or source in target.parents:
-        raise UsageError("the new checkpoint must be outside of the old one", folder=str(source), new=str(target))
-    _check_free(target)
-    partial = target.with_name(f".{target.name}.{random_id()}.partial")
-    before = batches(source)
+    if source.contains(target):
+        raise UsageError(
+            "the new checkpoint must be outside of the old one", folder=source.location, new=target.location
+        )
     with _named_errors(target):
-        try:
-            folders.make(partial)
-            for name in [*_files(source, replaced, left_out), METADATA]:
-                _copy(source, partial, name, replaced.get(name))
-            _sync(partial)
-            reach(CrashPoint.CHECKPOINT_COPIED)
-            if batches(source) != before:
-                raise UsageError(
-                    "the query ran while its checkpoint was copied: stop it, and copy again", folder=str(source)
-                )
-            _check_free(target)
-            partial.rename(target)
-            folders.sync(target.parent)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
+        if not target.is_free():
+            raise exists(target)
+        before = source.times()
+        with target.made() as new:
+            for name in [*_files(before, replaced, left_out), METADATA]:
+                if name == METADATA:
+                    reach(CrashPoint.CHECKPOINT_COPIED)
+                    _check_stands(source, batches(before))
+                new.put(name, replaced[name].encode() if name in replaced else source.content(name))
 
 
-def _check_free(target: Path) -> None:
-    if os.path.lexists(target):
-        raise UsageError("the new checkpoint's folder exists already: name another one", folder=str(target))
+def _check_stands(source: Storage, before: tuple[int | None, int | None]) -> None:
+    if batches(source.times()) != before:
+        raise UsageError(
+            "the query ran while its checkpoint was copied: stop it, and copy again", folder=source.location
+        )
 
 
 @contextmanager
-def _named_errors(target: Path) -> Iterator[None]:
+def _named_errors(target: Storage) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        _check_free(target)  # another one was faster
         raise UsageError(
-            "the new checkpoint could not be written", folder=str(target), problem=str(problem)
+            "the new checkpoint could not be written", folder=target.location, problem=str(problem)
         ) from problem
 
 
-def _files(source: Path, replaced: Mapping[str, str], left_out: Collection[str]) -> list[str]:
-    """The names of the files of the new folder, without the file with the query's id, which comes last."""
-    found = {str(file.relative_to(source)) for file in source.rglob("*") if file.is_file()}
+def _files(found: Collection[str], replaced: Mapping[str, str], left_out: Collection[str]) -> list[str]:
+    """The names of the files of the new folder, without the file with the query's id."""
     other = {*replaced, *left_out}
-    gone = {*other, *map(_checksum_of, other), METADATA}
-    return sorted((found - gone) | set(replaced))
-
-
-def _checksum_of(name: str) -> str:
-    folder, slash, file = name.rpartition("/")
-    return f"{folder}{slash}.{file}.crc"
-
-
-def _copy(source: Path, target: Path, name: str, text: str | None) -> None:
-    file = target / name
-    file.parent.mkdir(parents=True, exist_ok=True)
-    if text is None:
-        shutil.copy2(source / name, file)
-    else:
-        file.write_text(text, encoding="utf-8", newline="")
-    with file.open("rb") as opened:
-        os.fsync(opened.fileno())
-
-
-def _sync(root: Path) -> None:
-    for folder, _, _ in os.walk(root):
-        folders.sync(Path(folder))
+    gone = {*other, *map(checksums_of, other), METADATA}
+    return sorted((set(found) - gone) | set(replaced))

@@ -21,6 +21,7 @@ from oncelog.checkpoints.folder import Checkpoint
 from oncelog.checkpoints.places import LogPlace, TopicExtent
 from oncelog.checkpoints.positions import SourceKind
 from oncelog.checkpoints.standing import SinkLedger, ledgers_of
+from oncelog.checkpoints.storage import storage_of
 from oncelog.cli.checkpoint_output import show_checkpoint, show_findings, show_new
 from oncelog.cli.shell import ExitCode, Group, Settings
 from oncelog.ports import ZnodeStore
@@ -114,7 +115,8 @@ def checkpoint() -> None:
     """Checkpoints of streaming queries.
 
     With --path they are compared with a log and with the ledgers in it, with --znodes alone with the ledgers there.
-    Spark is not needed, and no checkpoint is ever changed: `move` and `rebase` write a new one.
+    Spark is not needed, and no checkpoint is ever changed: `move` and `rebase` write a new one. DIR is a folder of this
+    machine, or one in a bucket: s3a://bucket/checkpoints/delayed, with ?endpoint=https://host:9000 if it is not on AWS.
 
     For queries that read or write Kafka see `oncelog kafka checkpoint`.
     """
@@ -204,7 +206,7 @@ def _add_rebase(group: click.Group, program: str, surroundings: Callable[[Settin
         with surroundings(settings) as around:
             done = rebasing.rebase(
                 found,
-                folder.folder_of(new_directory),
+                storage_of(new_directory),
                 topic,
                 to,
                 places=around.places,
@@ -226,7 +228,7 @@ def move_checkpoint(
     found = folder.read(words[0])
     done = moving.move(
         found,
-        folder.folder_of(words[1]),
+        storage_of(words[1]),
         topics=dict(topics),
         places=around.places,
         elsewhere=there.places,

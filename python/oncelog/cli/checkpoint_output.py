@@ -24,7 +24,7 @@ def show_checkpoint(settings: Settings, found: Checkpoint, ledgers: Sequence[Sin
     newest = None if found.planned is None else found.entries.get(found.planned)
     show_fields(
         [
-            ("folder", found.root),
+            ("folder", found.storage.location),
             ("query", found.query_id),
             ("offset log", None if newest is None else newest.version),
             ("planned batch", found.planned),
@@ -118,7 +118,7 @@ def _as_json(found: Checkpoint) -> dict[str, Any]:
             }
         )
     return {
-        "folder": str(found.root),
+        "folder": found.storage.location,
         "query_id": found.query_id,
         "offset_log": None if newest is None else newest.version,
         "planned_batch": found.planned,
@@ -178,4 +178,4 @@ def show_new(settings: Settings, old: Checkpoint, done: NewCheckpoint) -> None:
         show(f"not read: {printable(one.topic)}-{one.partition} of the former topic from {one.start} on")
     for name in done.operators:
         show(f"the state of operator {name} was copied as it is")
-    show(f"start the query only from there, never again from {quoted(str(old.root))}")
+    show(f"start the query only from there, never again from {quoted(old.storage.location)}")

@@ -94,7 +94,7 @@ class Bucket(Protocol):
         """Create an object; False if it exists, perhaps by an earlier try of this very call."""
 
     def names(self, folder: str, after: str = "") -> Iterator[Listed]:
-        """The objects of a folder in the order of their names, from the one after a name on."""
+        """The objects of a folder, or of all, in the order of their names, from the one after a name on."""
 
     def delete(self, names: Sequence[str]) -> None:
         """Remove objects, unless they are gone."""

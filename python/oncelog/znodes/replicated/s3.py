@@ -122,7 +122,7 @@ class S3Bucket:
         return answer is not None
 
     def names(self, folder: str, after: str = "") -> Iterator[Listed]:
-        prefix = f"{self._prefix}{folder}/"
+        prefix = f"{self._prefix}{folder}/" if folder else self._prefix
         where = {"StartAfter": prefix + after}
         while True:
             page = self._asked(self._client.list_objects_v2, Prefix=prefix, **where) or {}
@@ -179,7 +179,7 @@ class S3Bucket:
 
     def _refused(self, reason: str) -> StoreAccessError:
         return StoreAccessError(
-            "the bucket that keeps the metadata refuses this process: check that it exists, and that the credentials "
+            "the bucket refuses this process: check that it exists, and that the credentials "
             "may s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket there",
             url=self._place.url,
             reason=reason,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import oncelog
+from oncelog.checkpoints.storage import LocalFolder
 from tests.support.log.checkpoints import QUERY, HandmadeCheckpoint, at, opened_round, plan_next, texts_in
 from tests.support.log.logs import TOPIC, partition
 from tests.support.log.shell import ANSI, Shell, on_terminal
@@ -94,7 +95,7 @@ def test_show_reads_an_offset_log_with_named_sources(shell: Shell, log: oncelog.
 
 
 def test_a_checkpoint_elsewhere_is_refused_with_what_to_do(shell: Shell, tmp_path: Path) -> None:
-    assert "copy it there" in shell.refused("checkpoint", "show", "hdfs://nn/ck", exit_code=2)
+    assert "copy it to one" in shell.refused("checkpoint", "show", "hdfs://nn/ck", exit_code=2)
     assert "not the folder of a checkpoint" in shell.refused("checkpoint", "show", str(tmp_path / "no"), exit_code=2)
 
 
@@ -119,12 +120,20 @@ def test_a_checkpoint_of_which_nothing_is_planned_can_be_shown_and_copied(
     assert texts_in(tmp_path / "new") == made.texts()
 
 
-def test_a_checkpoint_that_vanishes_is_an_error_of_one_line(
-    shell: Shell, made: HandmadeCheckpoint, monkeypatch: pytest.MonkeyPatch
+def test_a_batch_that_the_query_removes_while_its_checkpoint_is_read_is_no_damage(
+    shell: Shell, log: oncelog.Log, made: HandmadeCheckpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oncelog.checkpoints.folder.numbers", lambda folder: [7])
+    plan_next(log, made)
+    list_files = LocalFolder.times
 
-    assert "cannot be read" in shell.refused("checkpoint", "show", str(made.root), exit_code=2)
+    def times(folder: LocalFolder) -> dict[str, int]:
+        found = list_files(folder)
+        (made.root / "offsets/0").unlink()
+        return found
+
+    monkeypatch.setattr(LocalFolder, "times", times)
+
+    assert shell.json("checkpoint", "show", str(made.root))["checkpoint"]["damaged"] == []
 
 
 @pytest.mark.programs

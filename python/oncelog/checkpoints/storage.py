@@ -1,0 +1,242 @@
+"""Where the folder of a checkpoint is: on this machine, or in a bucket.
+
+A new folder is a checkpoint only with the file that has the query's id, which comes last. On this machine, one that was
+not finished has a name that begins with a dot and ends with ``.partial``; it may be removed. In a bucket no object is
+put over another one, so that of two copies to the same folder at most one is finished.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from oncelog import folders
+from oncelog.buckets import SCHEME, ObjectPlace
+from oncelog.errors import FileUnavailableError, OncelogError, UsageError
+from oncelog.folders import absolute
+from oncelog.randomness import random_id
+
+if TYPE_CHECKING:
+    from oncelog.znodes.replicated.s3 import S3Bucket
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
+_FILE_SCHEME = re.compile("^file:(//[^/]*)?")
+"""Spark takes everything after this scheme literally, including spaces and percent signs."""
+
+_SCHEMES_OF_BUCKETS = re.compile("^s3[an]?://")
+"""Hadoop's names for its clients of S3 are taken for the bucket itself."""
+
+
+class NewFolder(Protocol):
+    """A checkpoint's folder while it is made."""
+
+    def put(self, name: str, content: bytes | Path) -> None:
+        """Make a file with these bytes, or with those of a file of this machine."""
+
+
+class Storage(Protocol):
+    """A checkpoint's folder.
+
+    Raises:
+        OSError: a file system refuses.
+        StoreAccessError: a bucket refuses.
+        FileUnavailableError: it does not answer.
+    """
+
+    @property
+    def location(self) -> str:
+        """As people write it."""
+
+    def times(self) -> dict[str, int]:
+        """The files by name, like ``offsets/7``, and when each was written, in milliseconds since 1970."""
+
+    def read(self, names: Sequence[str]) -> list[bytes | None]:
+        """What files hold; None for one that does not exist."""
+
+    def content(self, name: str) -> bytes | Path:
+        """A file, to be copied: the file of this machine, or what an object holds. Raises FileNotFoundError."""
+
+    def is_free(self) -> bool:
+        """Whether nothing has this name."""
+
+    def contains(self, other: Storage) -> bool:
+        """Whether the other folder is this one, or one in it."""
+
+    def made(self) -> AbstractContextManager[NewFolder]:
+        """Make the folder; if that fails, nothing is left.
+
+        Raises:
+            UsageError: it exists, perhaps since a moment ago.
+        """
+
+
+def storage_of(location: str) -> Storage:
+    """The folder at a path, a ``file:`` URI, or a URL of a bucket, also with a scheme of Hadoop's (``s3a``).
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if _SCHEMES_OF_BUCKETS.match(location):
+        return BucketFolder(location)
+    if not location.startswith("file:") and (scheme := _SCHEME.match(location)):
+        raise UsageError(
+            "this command reads checkpoints in folders of this machine and in buckets (s3://, s3a://): copy it to one "
+            "with the tools of its store (hdfs dfs -get), while the query is stopped",
+            folder=location,
+            scheme=scheme[1],
+        )
+    return LocalFolder(absolute(_FILE_SCHEME.sub("", location) if location.startswith("file:") else location))
+
+
+def exists(target: Storage) -> UsageError:
+    """The error for a new folder that is not new."""
+    return UsageError("the new checkpoint's folder exists already: name another one", folder=target.location)
+
+
+class LocalFolder:
+    """`Storage` in a file system of this machine."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @property
+    def location(self) -> str:
+        return str(self.root)
+
+    def times(self) -> dict[str, int]:
+        found = {}
+        for folder, _, files in os.walk(self.root, onerror=_raise_unless_gone):
+            for name in files:
+                file = Path(folder, name)
+                with suppress(FileNotFoundError):  # the query has removed it meanwhile
+                    found[file.relative_to(self.root).as_posix()] = file.stat().st_mtime_ns // 1_000_000
+        return found
+
+    def read(self, names: Sequence[str]) -> list[bytes | None]:
+        return [self._read(name) for name in names]
+
+    def _read(self, name: str) -> bytes | None:
+        with suppress(FileNotFoundError):
+            return (self.root / name).read_bytes()
+        return None
+
+    def content(self, name: str) -> Path:
+        return self.root / name
+
+    def is_free(self) -> bool:
+        return not os.path.lexists(self.root)
+
+    def contains(self, other: Storage) -> bool:
+        return isinstance(other, LocalFolder) and (other.root == self.root or self.root in other.root.parents)
+
+    @contextmanager
+    def made(self) -> Iterator[NewFolder]:
+        partial = LocalFolder(self.root.with_name(f".{self.root.name}.{random_id()}.partial"))
+        try:
+            folders.make(partial.root)
+            yield partial
+            for folder, _, _ in os.walk(partial.root):
+                folders.sync(Path(folder))
+            if not self.is_free():
+                raise exists(self)
+            try:
+                partial.root.rename(self.root)
+            except OSError:
+                if self.is_free():
+                    raise
+                raise exists(self) from None  # another one was faster
+            folders.sync(self.root.parent)
+        finally:
+            shutil.rmtree(partial.root, ignore_errors=True)
+
+    def put(self, name: str, content: bytes | Path) -> None:
+        file = self.root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, Path):
+            shutil.copy2(content, file)
+        else:
+            file.write_bytes(content)
+        with file.open("rb") as opened:
+            os.fsync(opened.fileno())
+
+
+class BucketFolder:
+    """`Storage` in a bucket, where a file is an object. A copy of an object passes through this process's memory."""
+
+    def __init__(self, url: str) -> None:
+        self.location = url
+        self._place = ObjectPlace.parse(_SCHEMES_OF_BUCKETS.sub(SCHEME, url))
+
+    def times(self) -> dict[str, int]:
+        with self._opened() as bucket:
+            return {name: written_ms for name, written_ms in bucket.names("") if not name.endswith("/")}
+
+    def read(self, names: Sequence[str]) -> list[bytes | None]:
+        with self._opened() as bucket:
+            return list(bucket.get(names))
+
+    def content(self, name: str) -> bytes:
+        (found,) = self.read([name])
+        if found is None:
+            raise FileNotFoundError(name)
+        return found
+
+    def is_free(self) -> bool:
+        with self._opened() as bucket:
+            return next(bucket.names(""), None) is None
+
+    def contains(self, other: Storage) -> bool:
+        if not isinstance(other, BucketFolder) or other._place.endpoint != self._place.endpoint:
+            return False
+        return f"{other._place.folder}/".startswith(f"{self._place.folder}/")
+
+    @contextmanager
+    def made(self) -> Iterator[NewFolder]:
+        with self._opened() as bucket:
+            new = _NewObjects(self, bucket)
+            try:
+                yield new
+            except BaseException:
+                with suppress(OncelogError):
+                    bucket.delete(new.names)
+                raise
+
+    @contextmanager
+    def _opened(self) -> Iterator[S3Bucket]:
+        from oncelog.znodes.replicated.objects import NoAnswerError
+        from oncelog.znodes.replicated.s3 import S3Bucket
+
+        bucket = S3Bucket(self._place)
+        try:
+            yield bucket
+        except NoAnswerError as problem:
+            raise FileUnavailableError(
+                "the bucket of the checkpoint does not answer", folder=self.location, **problem.fields
+            ) from problem
+        finally:
+            bucket.close()
+
+
+class _NewObjects:
+    """`NewFolder` in a bucket."""
+
+    def __init__(self, folder: BucketFolder, bucket: S3Bucket) -> None:
+        self._folder = folder
+        self._bucket = bucket
+        self.names: list[str] = []
+
+    def put(self, name: str, content: bytes | Path) -> None:
+        data = content.read_bytes() if isinstance(content, Path) else content
+        if not self._bucket.put_new(name, data):
+            raise exists(self._folder)
+        self.names.append(name)
+
+
+def _raise_unless_gone(problem: OSError) -> None:
+    if not isinstance(problem, FileNotFoundError):
+        raise problem
