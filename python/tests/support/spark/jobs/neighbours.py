@@ -43,6 +43,7 @@ def main(settings: dict[str, Any]) -> None:
                 producer.commit_transaction()
             else:
                 producer.abort_transaction()
+            time.sleep(settings["pause_s"])
 
 
 if __name__ == "__main__":
