@@ -93,7 +93,7 @@ def write_page(sections: Sequence[Section], command: str) -> None:
 
 
 def write_part(heading: str, introduction: str, sections: Sequence[Section], command: str) -> None:
-    """Write one command's own part of the page.
+    """Write one command's own part of the page: where it was, or at the end.
 
     Args:
         heading, introduction: of the part; what it was measured on is in the latter.
@@ -104,13 +104,13 @@ def write_part(heading: str, introduction: str, sections: Sequence[Section], com
         [
             f"<!-- part: {command} -->",
             f"# {heading}\n",
-            f"Measured {datetime.now(UTC):%Y-%m-%d} by `{command}`. {introduction}\n",
+            f"Measured {datetime.now(UTC):%Y-%m-%d} by `{command}`.\n\n{introduction}\n",
             *_lines(sections),
             "<!-- /part -->\n",
         ]
     )
-    kept = re.sub(_part(re.escape(command)), "", _text(), flags=re.DOTALL).rstrip()
-    PAGE.write_text(f"{kept}\n\n{text}")
+    page, replaced = re.subn(_part(re.escape(command)), lambda _: text, _text(), flags=re.DOTALL)
+    PAGE.write_text(page if replaced else f"{page.rstrip()}\n\n{text}")
 
 
 def _part(command: str) -> str:
