@@ -107,6 +107,7 @@ def test_a_transaction_of_a_dead_task_holds_readers_back_until_it_is_aborted(
     assert sorted(world.values()) == sorted(FIRST)
 
 
+@pytest.mark.in_turn("alerts on Kafka")
 def test_a_batch_that_died_behind_its_decision_runs_out_of_time_until_it_is_committed(
     world: World, prometheus: Prometheus, tmp_path: Path
 ) -> None:
@@ -123,6 +124,7 @@ def test_a_batch_that_died_behind_its_decision_runs_out_of_time_until_it_is_comm
     assert sorted(world.values()) == sorted([*FIRST, *SECOND])
 
 
+@pytest.mark.in_turn("alerts on Kafka")
 def test_a_transaction_that_its_coordinator_left_open_hangs_until_it_is_repaired(tmp_path: Path) -> None:
     require_prometheus()
     with (

@@ -228,6 +228,7 @@ def test_rows_of_an_open_transaction_are_not_written_again(world: World, tmp_pat
     assert world.values() == ["a"]
 
 
+@pytest.mark.in_turn("restores")
 def test_rows_of_another_cluster_or_topic_are_refused(world: World, tmp_path: Path) -> None:
     file = saved(world, tmp_path, "a")
     again = saved_rows.load(Path(file)).origin

@@ -130,7 +130,8 @@ class PostgresServer(ServerProcess):
     def resume(self) -> None:
         self._running().send_signal(signal.SIGCONT)
         for process in self.processes():
-            os.kill(process, signal.SIGCONT)
+            with suppress(ProcessLookupError):  # its client has gone: it ends as soon as it runs again
+                os.kill(process, signal.SIGCONT)
 
     def processes(self) -> list[int]:
         """Those that serve clients, and the server's helpers."""
