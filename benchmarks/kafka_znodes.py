@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable
@@ -9,9 +10,13 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from multiprocessing import get_context
 
+from kazoo.client import KazooClient
+from kazoo.interfaces import IAsyncResult
+
 from benchmarks.kafka_world import World
 from benchmarks.report import Finding, median, per_second
 from oncelog.ports import Create, Set, ZnodeStore, ZnodeView
+from oncelog.testing.zookeeper_server import running_server
 from oncelog.znodes.replicated.command import Batch, encode
 from oncelog.znodes.replicated.port import BEGINNING
 from oncelog_kafka import ledger_store
@@ -21,7 +26,8 @@ EXPLANATION = """\
 The ledger's store is a log of steps in one partition, which each process replays. A *step* reads a znode of 300 bytes
 and replaces it: a fetch, an append, and a fetch that shows its outcome. The peer appends as many bytes to the same
 partition, one after the other. *Eight processes* have a znode each, and share the partition. *64 threads* of one
-process wait together, and share appends; the peer is one of them alone."""
+process wait together, and share appends; the peers are one of them alone, and one thread that keeps 64 bare writes of
+as many bytes on their way to a ZooKeeper server (kazoo; `forceSync=no`)."""
 
 ZNODE_BYTES = 300
 PROCESSES = 8
@@ -41,11 +47,14 @@ def run(world: World, *, quick: bool) -> list[Finding]:
         appended, stepped = _appended_ms(settings, topic, seconds), _ms_each(lambda: _step(store, 0), seconds)
         together = _threads_per_s(store, seconds)
     alone = 1000 / stepped
+    with running_server(world.folder / "zookeeper") as server:
+        pipelined = _pipelined_per_s(server.address, seconds)
     steps, appends = (_processes_per_s(work, settings, topic, seconds) for work in (_steps_in, _appends_in))
     return [
         Finding("step, one process", f"{stepped:.2f} ms", f"{appended:.2f} ms append", stepped / appended),
         Finding("steps, eight processes", per_second(steps, 1), per_second(appends, 1), steps / appends),
         Finding("steps, 64 threads", per_second(together, 1), f"{alone:.0f}/s alone", together / alone),
+        Finding("steps, 64 threads", per_second(together, 1), f"{pipelined:.0f}/s ZooKeeper", together / pipelined),
     ]
 
 
@@ -87,6 +96,32 @@ def _threads_per_s(store: ZnodeStore, seconds: float) -> float:
     for thread in threads:
         thread.join()
     return sum(counts) / seconds
+
+
+def _pipelined_per_s(address: str, seconds: float) -> float:
+    client = KazooClient(address)
+    client.start()
+    try:
+        for number in range(THREADS):
+            client.create(f"/{number}", bytes(ZNODE_BYTES))
+        room, answered = threading.Semaphore(THREADS), 0
+
+        def count(answer: IAsyncResult) -> None:
+            nonlocal answered
+            answer.get()
+            answered += 1
+            room.release()
+
+        end = time.perf_counter() + seconds
+        for number in itertools.cycle(range(THREADS)):
+            if time.perf_counter() > end:
+                return answered / seconds
+            room.acquire()
+            client.set_async(f"/{number}", bytes(ZNODE_BYTES)).rawlink(count)
+        raise AssertionError("a cycle does not end")
+    finally:
+        client.stop()
+        client.close()
 
 
 def _processes_per_s(work: Callable[..., int], settings: Settings, topic: str, seconds: float) -> float:

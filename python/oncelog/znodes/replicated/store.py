@@ -65,6 +65,29 @@ class _Waiting:
         return True
 
 
+class _Group:
+    """Multis that go into the log together: those that came while others were appended.
+
+    Args:
+        turn: whoever takes it first appends them all; the others wait for it to hear what came of theirs.
+    """
+
+    def __init__(self, turn: AbstractContextManager[object]) -> None:
+        self.turn = turn
+        self.waiting: deque[_Waiting] = deque()
+
+    def take(self) -> list[_Waiting]:
+        """Remove as many as fit into an entry."""
+        taken: list[_Waiting] = []
+        room = MULTI_MAX_BYTES
+        while self.waiting:
+            room -= sum(map(size_of, self.waiting[0].ops))
+            if taken and room < 0:
+                break
+            taken.append(self.waiting.popleft())
+        return taken
+
+
 class ReplicatedZnodeStore(Transacting):
     """`ports.ZnodeStore` on a command log.
 
@@ -195,7 +218,9 @@ class _Connection:
         self._pid = os.getpid()
         self._sender = randomness.random_id()
         self._number = 0
-        self._waiting: deque[_Waiting] = deque()
+        self._lock = lock
+        self._group: _Group | None = None
+        self._joining = lock()  # the group
         self._appending = lock()
         self._using = lock()  # the log and the replica
 
@@ -227,22 +252,37 @@ class _Connection:
             tree.readers -= 1
 
     def carry_out(self, waiting: _Waiting) -> None:
-        """Have a multi appended, by this thread or by one that appends already, and raise what came of it."""
-        self._waiting.append(waiting)
-        with self._appending:  # who waits here is taken along by the next append
-            while not waiting.is_over:
-                self._append_some()
-                self._save_now_and_then()
+        """Have a multi appended, by this thread or by another of its group, and raise what came of it."""
+        group = self._joined(waiting)
+        with group.turn:
+            if not waiting.is_over:
+                with self._appending:
+                    self._close_to_others(group)
+                    while group.waiting:
+                        self._append_some(group)
+                        self._save_now_and_then()
         if waiting.problem is not None:
             raise waiting.problem
+
+    def _joined(self, waiting: _Waiting) -> _Group:
+        with self._joining:
+            if self._group is None:
+                self._group = _Group(self._lock())
+            self._group.waiting.append(waiting)
+            return self._group
+
+    def _close_to_others(self, group: _Group) -> None:
+        with self._joining:
+            if self._group is group:
+                self._group = None
 
     def close(self) -> None:
         with self._using:
             self._log.close()
 
-    def _append_some(self) -> None:
-        """Append what waits, as far as it fits into an entry, and tell each multi how it went."""
-        taken = self._taken()
+    def _append_some(self, group: _Group) -> None:
+        """Append what fits into an entry, and tell each multi how it went."""
+        taken = group.take()
         with self._using:
             try:
                 self._append([one for one in taken if one.is_still_fresh()])
@@ -297,16 +337,6 @@ class _Connection:
                 self._replay(self._log.append(self._replica.position, encode(part)))
             if len(self._replica.snapshots) > 1:
                 self._log.trim(self._replica.snapshots[-2])
-
-    def _taken(self) -> list[_Waiting]:
-        taken: list[_Waiting] = []
-        room = MULTI_MAX_BYTES
-        while self._waiting:
-            room -= sum(map(size_of, self._waiting[0].ops))
-            if taken and room < 0:
-                break
-            taken.append(self._waiting.popleft())
-        return taken
 
     def _replay(self, known: Sequence[Entry] | None = None) -> None:
         """Apply the entries that are known to come next, or read the log to its end."""

@@ -241,29 +241,39 @@ def test_an_entry_of_a_newer_oncelog_is_refused(log: MemoryLog) -> None:
         load(log)
 
 
-def test_multis_that_wait_together_share_an_append(log: MemoryLog) -> None:
-    class SlowLog(MemoryLog):
+def waiting(store: ReplicatedZnodeStore) -> int:
+    """Multis that the next append will take along."""
+    group = store._connection._group
+    return 0 if group is None else len(group.waiting)
+
+
+def test_multis_that_wait_together_share_an_append_and_nobody_overtakes_them() -> None:
+    class CrowdedLog(MemoryLog):
+        """Takes an entry once everyone waits whose multi is not in it."""
+
         def append(self, after: int, body: bytes) -> None:
-            while len(self.entries) == 0 and len(waiting) < 8:
-                pass
+            batch = decode(Entry(0, 0, body))
+            assert isinstance(batch, Batch)
+            until(lambda: waiting(store) >= len(busy) - len(batch.multis))
             super().append(after, body)
 
-    slow = SlowLog()
-    store = ReplicatedZnodeStore(lambda: slow)
-    waiting: list[int] = []
+    def create(name: int) -> None:
+        for number in range(10):
+            store.multi([Create(f"/{name}-{number}")])
+        busy.remove(name)
 
-    def create(number: int) -> None:
-        waiting.append(number)
-        store.multi([Create(f"/{number}")])
-
-    threads = [Thread(target=create, args=(number,)) for number in range(8)]
+    busy = set(range(8))
+    crowded = CrowdedLog()
+    store = ReplicatedZnodeStore(lambda: crowded)
+    threads = [Thread(target=create, args=(name,)) for name in busy]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
-    assert store.children("/") == [str(number) for number in range(8)]
-    assert len(slow.entries) < 8
+    assert len(store.children("/")) == 80
+    appends = len(crowded.entries)
+    assert appends <= 80 / 3
 
 
 def test_an_append_that_is_interrupted_leaves_nobody_waiting() -> None:
@@ -279,7 +289,7 @@ def test_an_append_that_is_interrupted_leaves_nobody_waiting() -> None:
                 raise KeyboardInterrupt
             for thread in threads:
                 thread.start()
-            until(lambda: len(store._connection._waiting) == 2)
+            until(lambda: waiting(store) == 2)
             super().append(after, body)
 
     def create(path: str) -> None:
