@@ -31,7 +31,7 @@ def python(spark: str) -> Path:
     if not (environment / ".ready").exists():
         print(f"creating an environment with PySpark {spark} ...", flush=True)
         venv.create(environment, with_pip=True, clear=True)
-        packages = [f"pyspark[sql]=={spark}", "confluent-kafka", "--editable", f"{ROOT}[kafka]"]
+        packages = [f"pyspark[sql]=={spark}", "confluent-kafka", "--editable", f"{ROOT}[kafka,zookeeper]"]
         subprocess.run([interpreter, "-m", "pip", "install", "--quiet", *packages], check=True)
         (environment / ".ready").touch()
     return interpreter
