@@ -127,6 +127,7 @@ def test_a_query_goes_on_in_a_topic_of_another_name_from_a_moved_checkpoint(worl
     assert world.written() == ["0", "1", "2", "3"]
 
 
+@pytest.mark.in_turn("checkpoints of Kafka")
 def test_a_query_from_kafka_into_a_log_is_compared_with_both(kafka: KafkaBroker, tmp_path: Path) -> None:
     name = kafka.create_topic(fresh_name("read"))
     send(kafka, name, "0", "1")

@@ -100,6 +100,7 @@ def world(kafka: KafkaBroker, spark: SparkSession, tmp_path: Path, topic: str) -
 # Moving a query -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.in_turn("queries by name")
 def test_a_query_moves_from_foreach_batch_to_the_format_and_back_on_its_checkpoint(world: World) -> None:
     for number, writer in enumerate([world.by_function, world.by_name, world.by_function, world.by_name]):
         world.add(f"{number}a", f"{number}b")
@@ -373,6 +374,7 @@ until(lambda: not any("warm-up" in thread.getName() for thread in threads.getAll
 """
 
 
+@pytest.mark.in_turn("queries by name")
 @pytest.mark.programs
 @pytest.mark.long
 def test_a_program_that_does_not_wait_for_its_query_ends_without_an_error_of_the_sink(tmp_path: Path) -> None:

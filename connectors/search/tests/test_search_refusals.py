@@ -173,6 +173,7 @@ def selected(spark: SparkSession, expressions: dict[str, str]) -> SparkJob:
     return SparkJob(rows)
 
 
+@pytest.mark.in_turn("values that the store refuses")
 def test_what_the_sink_lets_through_the_store_takes(world: SearchWorld) -> None:
     world.index = world.opensearch.new_index(FIELDS)
 
@@ -189,6 +190,7 @@ def test_what_the_sink_lets_through_the_store_takes(world: SearchWorld) -> None:
     assert Decimal(str(found["number"])) > 10**19
 
 
+@pytest.mark.in_turn("values that the store refuses")
 def test_a_value_that_the_store_could_refuse_decides_nothing(world: SearchWorld) -> None:
     world.index = world.opensearch.new_index(FIELDS)
     for name, value in BROKEN.items():
