@@ -26,7 +26,7 @@ from oncelog_kafka.restore import Restored, Restoring
 )
 @click.pass_obj
 def restore(settings: Settings, files: tuple[str, ...], accept_duplicates: bool) -> None:
-    """Write rows again that `repair --save` saved before an abort dropped them.
+    """Write rows again that a repair saved before it dropped them.
 
     They are appended to their partition, in one transaction for each file. A file is restored once: run it again if it
     was killed or failed, and what is there already is not written again. It needs the rights Write and Read on the
