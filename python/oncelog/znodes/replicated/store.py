@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -74,18 +73,20 @@ class _Group:
 
     def __init__(self, turn: AbstractContextManager[object]) -> None:
         self.turn = turn
-        self.waiting: deque[_Waiting] = deque()
+        self.members: list[_Waiting] = []
 
-    def take(self) -> list[_Waiting]:
-        """Remove as many as fit into an entry."""
-        taken: list[_Waiting] = []
+    def next(self) -> list[_Waiting]:
+        """Those that are not over, as many as fit into an entry. They stay: whoever takes them may be interrupted."""
+        found: list[_Waiting] = []
         room = MULTI_MAX_BYTES
-        while self.waiting:
-            room -= sum(map(size_of, self.waiting[0].ops))
-            if taken and room < 0:
+        for one in self.members:
+            if one.is_over:
+                continue
+            room -= sum(map(size_of, one.ops))
+            if found and room < 0:
                 break
-            taken.append(self.waiting.popleft())
-        return taken
+            found.append(one)
+        return found
 
 
 class ReplicatedZnodeStore(Transacting):
@@ -258,8 +259,8 @@ class _Connection:
             if not waiting.is_over:
                 with self._appending:
                     self._close_to_others(group)
-                    while group.waiting:
-                        self._append_some(group)
+                    while some := group.next():
+                        self._append_some(some)
                         self._save_now_and_then()
         if waiting.problem is not None:
             raise waiting.problem
@@ -268,7 +269,7 @@ class _Connection:
         with self._joining:
             if self._group is None:
                 self._group = _Group(self._lock())
-            self._group.waiting.append(waiting)
+            self._group.members.append(waiting)
             return self._group
 
     def _close_to_others(self, group: _Group) -> None:
@@ -280,14 +281,13 @@ class _Connection:
         with self._using:
             self._log.close()
 
-    def _append_some(self, group: _Group) -> None:
-        """Append what fits into an entry, and tell each multi how it went."""
-        taken = group.take()
+    def _append_some(self, some: Sequence[_Waiting]) -> None:
+        """Append multis in one entry, and tell each how it went."""
         with self._using:
             try:
-                self._append([one for one in taken if one.is_still_fresh()])
+                self._append([one for one in some if one.is_still_fresh()])
             finally:  # after an interrupt, too, nobody is left waiting
-                for one in taken:
+                for one in some:
                     one.is_over = True
 
     def _append(self, sent: Sequence[_Waiting]) -> None:

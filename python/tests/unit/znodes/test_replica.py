@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from threading import Thread
+from threading import Lock, Thread, current_thread
 
 import pytest
 
@@ -244,7 +244,7 @@ def test_an_entry_of_a_newer_oncelog_is_refused(log: MemoryLog) -> None:
 def waiting(store: ReplicatedZnodeStore) -> int:
     """Multis that the next append will take along."""
     group = store._connection._group
-    return 0 if group is None else len(group.waiting)
+    return 0 if group is None else len(group.members)
 
 
 def test_multis_that_wait_together_share_an_append_and_nobody_overtakes_them() -> None:
@@ -276,36 +276,85 @@ def test_multis_that_wait_together_share_an_append_and_nobody_overtakes_them() -
     assert appends <= 80 / 3
 
 
+class LogOfTwo(MemoryLog):
+    """At the append of /a two threads come, which create /b and /c and wait together.
+
+    Attributes:
+        told: what the threads' calls raised.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[BaseException] = []
+        self.threads = [Thread(target=self.create, args=(path,), daemon=True) for path in ("/b", "/c")]
+        self.store = ReplicatedZnodeStore(lambda: self)
+
+    def create(self, path: str) -> None:
+        try:
+            self.store.multi([Create(path)])
+        except BaseException as problem:  # noqa: BLE001 - the test looks at it
+            self.told.append(problem)
+
+    def append(self, after: int, body: bytes) -> None:
+        if not self.entries:
+            for thread in self.threads:
+                thread.start()
+            until(lambda: waiting(self.store) == 2)
+        super().append(after, body)
+
+    def run(self) -> None:
+        self.store.multi([Create("/a")])
+        for thread in self.threads:
+            thread.join(10)
+        assert not any(thread.is_alive() for thread in self.threads)
+
+
 def test_an_append_that_is_interrupted_leaves_nobody_waiting() -> None:
     """Two multis share an append. The thread that makes it is interrupted; the other hears that nobody knows."""
-    told: list[BaseException] = []
 
-    class InterruptedLog(MemoryLog):
-        appends = 0
-
+    class InterruptedLog(LogOfTwo):
         def append(self, after: int, body: bytes) -> None:
-            self.appends += 1
-            if self.appends == 2:
+            if self.entries:
                 raise KeyboardInterrupt
-            for thread in threads:
-                thread.start()
-            until(lambda: waiting(store) == 2)
             super().append(after, body)
 
-    def create(path: str) -> None:
-        try:
-            store.multi([Create(path)])
-        except BaseException as problem:  # noqa: BLE001 - the test looks at it
-            told.append(problem)
+    log = InterruptedLog()
+    log.run()
 
-    threads = [Thread(target=create, args=(path,), daemon=True) for path in ("/b", "/c")]
-    store = ReplicatedZnodeStore(InterruptedLog)
-    store.multi([Create("/a")])
-    for thread in threads:
-        thread.join(10)
+    assert {type(one) for one in log.told} == {KeyboardInterrupt, OutcomeUnknownError}
 
-    assert not any(thread.is_alive() for thread in threads)
-    assert {type(one) for one in told} == {KeyboardInterrupt, OutcomeUnknownError}
+
+def test_who_is_interrupted_before_the_append_leaves_it_to_the_others() -> None:
+    """One of two threads that wait together is to append for both, and is interrupted on the way. The other does it."""
+
+    class InterruptedLock:
+        """Its first use by one of the two is interrupted."""
+
+        def __init__(self, log: LogOfTwo) -> None:
+            self.log = log
+            self.lock = Lock()
+            self.is_armed = True
+
+        def __enter__(self) -> None:
+            if self.is_armed and current_thread() in self.log.threads:
+                self.is_armed = False
+                raise KeyboardInterrupt
+            self.lock.acquire()
+
+        def __exit__(self, *error: object) -> None:
+            self.lock.release()
+
+    class LockedLog(LogOfTwo):
+        def append(self, after: int, body: bytes) -> None:
+            if not self.entries:
+                self.store._connection._using = InterruptedLock(self)
+            super().append(after, body)
+
+    log = LockedLog()
+    log.run()
+
+    assert [type(one) for one in log.told] == [KeyboardInterrupt]
+    assert log.store.children("/") == ["a", "b", "c"]
 
 
 def test_a_trim_beyond_what_a_client_read_is_no_loss_to_it(log: MemoryLog, writer: Writer) -> None:
