@@ -18,7 +18,6 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import PurePosixPath
 
 from oncelog.checkpoints import positions
 from oncelog.checkpoints.positions import Position
@@ -200,13 +199,14 @@ def batches(names: Iterable[str]) -> tuple[int | None, int | None]:
 
 def numbers(names: Iterable[str], folder: str) -> list[int]:
     """The batches that have a file in a folder, in order."""
-    found = (PurePosixPath(name) for name in names)
-    return sorted(int(one.name) for one in found if one.parent.as_posix() == folder and paths.is_number(one.name))
+    parts = (name.rpartition("/") for name in names)
+    return sorted(int(file) for above, _, file in parts if above == folder and paths.is_number(file))
 
 
 def checksums_of(name: str) -> str:
     """The name of the file with the checksums of a file."""
-    return PurePosixPath(name).with_name(f".{PurePosixPath(name).name}.crc").as_posix()
+    folder, slash, file = name.rpartition("/")
+    return f"{folder}{slash}.{file}.crc"
 
 
 # Files ----------------------------------------------------------------------------------------------------------------
@@ -352,7 +352,7 @@ def _wrong_checksums(files: Mapping[str, bytes], logs: Iterable[str]) -> Iterato
     for name in logs:
         sums = checksums_of(name)
         if name in files and sums in files and not _fits(files[name], files[sums]):
-            detail = f"{PurePosixPath(sums).name} beside it has another checksum"
+            detail = f"{sums.rpartition('/')[2]} beside it has another checksum"
             yield DamagedFile(Damage.EDITED, name, detail)
 
 

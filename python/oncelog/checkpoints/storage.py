@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -58,8 +58,8 @@ class Storage(Protocol):
     def read(self, names: Sequence[str]) -> list[bytes | None]:
         """What files hold; None for one that does not exist."""
 
-    def content(self, name: str) -> bytes | Path:
-        """A file, to be copied: the file of this machine, or what an object holds. Raises FileNotFoundError."""
+    def contents(self, names: Iterable[str]) -> Iterator[tuple[str, bytes | Path]]:
+        """Files to be copied, one by one: the file of this machine, or what an object holds. FileNotFoundError."""
 
     def is_free(self) -> bool:
         """Whether nothing has this name."""
@@ -93,7 +93,7 @@ def storage_of(location: str) -> Storage:
     return LocalFolder(absolute(_FILE_SCHEME.sub("", location) if location.startswith("file:") else location))
 
 
-def exists(target: Storage) -> UsageError:
+def exists_error(target: Storage) -> UsageError:
     """The error for a new folder that is not new."""
     return UsageError("the new checkpoint's folder exists already: name another one", folder=target.location)
 
@@ -125,8 +125,8 @@ class LocalFolder:
             return (self.root / name).read_bytes()
         return None
 
-    def content(self, name: str) -> Path:
-        return self.root / name
+    def contents(self, names: Iterable[str]) -> Iterator[tuple[str, Path]]:
+        return ((name, self.root / name) for name in names)
 
     def is_free(self) -> bool:
         return not os.path.lexists(self.root)
@@ -143,13 +143,13 @@ class LocalFolder:
             for folder, _, _ in os.walk(partial.root):
                 folders.sync(Path(folder))
             if not self.is_free():
-                raise exists(self)
+                raise exists_error(self)
             try:
                 partial.root.rename(self.root)
             except OSError:
                 if self.is_free():
                     raise
-                raise exists(self) from None  # another one was faster
+                raise exists_error(self) from None  # another one was faster
             folders.sync(self.root.parent)
         finally:
             shutil.rmtree(partial.root, ignore_errors=True)
@@ -180,11 +180,13 @@ class BucketFolder:
         with self._opened() as bucket:
             return list(bucket.get(names))
 
-    def content(self, name: str) -> bytes:
-        (found,) = self.read([name])
-        if found is None:
-            raise FileNotFoundError(name)
-        return found
+    def contents(self, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        with self._opened() as bucket:
+            for name in names:
+                (found,) = bucket.get([name])  # one at a time: each may be large
+                if found is None:
+                    raise FileNotFoundError(name)
+                yield name, found
 
     def is_free(self) -> bool:
         with self._opened() as bucket:
@@ -233,7 +235,7 @@ class _NewObjects:
     def put(self, name: str, content: bytes | Path) -> None:
         data = content.read_bytes() if isinstance(content, Path) else content
         if not self._bucket.put_new(name, data):
-            raise exists(self._folder)
+            raise exists_error(self._folder)
         self.names.append(name)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from oncelog.checkpoints.folder import METADATA, batches, checksums_of
-from oncelog.checkpoints.storage import Storage, exists
+from oncelog.checkpoints.storage import Storage, exists_error
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import UsageError
 
@@ -29,14 +29,17 @@ def write(source: Storage, target: Storage, replaced: Mapping[str, str], left_ou
         )
     with _named_errors(target):
         if not target.is_free():
-            raise exists(target)
+            raise exists_error(target)
         before = source.times()
         with target.made() as new:
-            for name in [*_files(before, replaced, left_out), METADATA]:
-                if name == METADATA:
-                    reach(CrashPoint.CHECKPOINT_COPIED)
-                    _check_stands(source, batches(before))
-                new.put(name, replaced[name].encode() if name in replaced else source.content(name))
+            for name, content in source.contents(_kept(before, replaced, left_out)):
+                new.put(name, content)
+            for name, text in replaced.items():
+                new.put(name, text.encode())
+            reach(CrashPoint.CHECKPOINT_COPIED)
+            _check_stands(source, batches(before))
+            for name, content in source.contents([METADATA]):
+                new.put(name, content)
 
 
 def _check_stands(source: Storage, before: tuple[int | None, int | None]) -> None:
@@ -56,8 +59,7 @@ def _named_errors(target: Storage) -> Iterator[None]:
         ) from problem
 
 
-def _files(found: Collection[str], replaced: Mapping[str, str], left_out: Collection[str]) -> list[str]:
-    """The names of the files of the new folder, without the file with the query's id."""
+def _kept(found: Collection[str], replaced: Collection[str], left_out: Collection[str]) -> list[str]:
+    """The files that are there as they are, without the one with the query's id."""
     other = {*replaced, *left_out}
-    gone = {*other, *map(checksums_of, other), METADATA}
-    return sorted((set(found) - gone) | set(replaced))
+    return sorted(set(found) - {*other, *map(checksums_of, other), METADATA})
