@@ -112,13 +112,11 @@ def _pipelined_per_s(address: str, seconds: float) -> float:
             answered += 1
             room.release()
 
-        end = time.perf_counter() + seconds
-        for number in itertools.cycle(range(THREADS)):
-            if time.perf_counter() > end:
-                return answered / seconds
+        numbers, end = itertools.cycle(range(THREADS)), time.perf_counter() + seconds
+        while time.perf_counter() < end:
             room.acquire()
-            client.set_async(f"/{number}", bytes(ZNODE_BYTES)).rawlink(count)
-        raise AssertionError("a cycle does not end")
+            client.set_async(f"/{next(numbers)}", bytes(ZNODE_BYTES)).rawlink(count)
+        return answered / seconds
     finally:
         client.stop()
         client.close()
