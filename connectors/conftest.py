@@ -13,9 +13,10 @@ from tests.conftest import (
     pytest_runtest_makereport,
 )
 from tests.support.harness.variants import take_sample
+from tests.support.servers.certificates import certificates
 from tests.support.servers.kafka import kafka, kafka_ledgers, kafka_tv1
 from tests.support.servers.opensearch import opensearch
-from tests.support.servers.postgres import postgres
+from tests.support.servers.postgres import password, postgres, tls_postgres
 from tests.support.servers.s3 import bucket
 from tests.support.servers.shared import start_before_leak_check
 from tests.support.servers.zookeeper import zookeeper
@@ -25,15 +26,18 @@ __all__ = [
     "_leaves_no_query_running",
     "_leaves_nothing_behind",
     "bucket",
+    "certificates",
     "kafka",
     "kafka_ledgers",
     "kafka_tv1",
     "opensearch",
+    "password",
     "postgres",
     "pytest_collection_modifyitems",
     "pytest_make_collect_report",
     "pytest_runtest_makereport",
     "spark",
+    "tls_postgres",
     "zookeeper",
 ]
 

@@ -16,9 +16,10 @@ from tests.support.harness import sharding
 from tests.support.harness.leaks import held, left_over
 from tests.support.harness.parts import CI, DEEP, DESK, MISSING_PART, are_parts_required, hypothesis_profile
 from tests.support.harness.variants import is_between_variants, take_sample
+from tests.support.servers.certificates import certificates
 from tests.support.servers.kafka import kafka, kafka_ledgers
 from tests.support.servers.opensearch import opensearch
-from tests.support.servers.postgres import postgres
+from tests.support.servers.postgres import password, postgres, tls_postgres
 from tests.support.servers.s3 import bucket
 from tests.support.servers.shared import start_before_leak_check
 from tests.support.servers.zookeeper import zookeeper
@@ -33,7 +34,17 @@ settings.register_profile(CI, deadline=None, print_blob=True, derandomize=True, 
 settings.register_profile(DEEP, deadline=None, print_blob=True, max_examples=5_000)
 settings.load_profile(hypothesis_profile())
 
-__all__ = ["bucket", "kafka", "kafka_ledgers", "opensearch", "postgres", "zookeeper"]
+__all__ = [
+    "bucket",
+    "certificates",
+    "kafka",
+    "kafka_ledgers",
+    "opensearch",
+    "password",
+    "postgres",
+    "tls_postgres",
+    "zookeeper",
+]
 
 FAILED = pytest.StashKey[bool]()
 

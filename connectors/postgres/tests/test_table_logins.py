@@ -11,50 +11,31 @@ from oncelog import metadata
 from oncelog.testing.target_contract import FIRST, SECOND, at
 from oncelog_postgres.crash_points import PostgresCrashPoint
 from oncelog_postgres.errors import DatabaseAccessError
-from tests.support.servers.certificates import make_certificates
 from tests.support.servers.postgres import (
     PASSWORD,
     WRONG_PASSWORD,
     PostgresServer,
     pooler,
-    running_tls_server,
     trusting,
 )
 from worlds import PostgresWorld
 
 
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_certificates(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="module")
-def tls_server(certificates: Path) -> Iterator[PostgresServer]:
-    with running_tls_server(certificates) as server:
-        yield server
-
-
 @pytest.fixture
-def made(tls_server: PostgresServer, tmp_path: Path) -> Iterator[Callable[..., PostgresWorld]]:
+def made(tls_postgres: PostgresServer, tmp_path: Path) -> Iterator[Callable[..., PostgresWorld]]:
     """Makes a world whose table a role may write to, and whose ledger is beside it."""
     worlds: list[PostgresWorld] = []
 
     def make(user: str, options: str, *, host: str = "127.0.0.1", port: int | None = None) -> PostgresWorld:
-        world = PostgresWorld(tmp_path, tls_server)
+        world = PostgresWorld(tmp_path, tls_postgres)
         worlds.append(world)
-        tls_server.ask(f"GRANT INSERT ON {world.table} TO {user}")
-        world.url = tls_server.url(options, user=user, port=port).replace("127.0.0.1", host)
+        tls_postgres.ask(f"GRANT INSERT ON {world.table} TO {user}")
+        world.url = tls_postgres.url(options, user=user, port=port).replace("127.0.0.1", host)
         return world
 
     yield make
     for world in worlds:
         world.close()
-
-
-@pytest.fixture
-def password(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Sets the password that the driver and its tasks find."""
-    return lambda found: monkeypatch.setenv("PGPASSWORD", found)
 
 
 def test_driver_tasks_and_ledger_come_by_tls_with_a_password(
@@ -146,10 +127,10 @@ def test_a_task_with_a_wrong_password_fails_the_batch_and_leaves_nothing(
 
 
 def test_a_pooler_that_asks_for_passwords_may_stand_in_between(
-    made: Callable[..., PostgresWorld], tls_server: PostgresServer, password: Callable[[str], None]
+    made: Callable[..., PostgresWorld], tls_postgres: PostgresServer, password: Callable[[str], None]
 ) -> None:
     """It speaks TLS to the server, and SCRAM to both sides."""
-    with pooler(tls_server, passwords={"locked": PASSWORD}) as port:
+    with pooler(tls_postgres, passwords={"locked": PASSWORD}) as port:
         world = made("locked", "require_auth=scram-sha-256", port=port)
         password(WRONG_PASSWORD)
         with pytest.raises(DatabaseAccessError, match="authentication failed"):

@@ -5,6 +5,14 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of those that all tests of a run share: see `make_certificates`."""
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
 
 def make_certificates(folder: Path) -> Path:
     """Write a CA, a server of 127.0.0.1 and a client that it vouches for, and a stranger's CA; returns the folder.

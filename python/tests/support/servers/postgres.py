@@ -14,7 +14,7 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -178,6 +178,19 @@ def running_tls_server(certificates: Path) -> Iterator[PostgresServer]:
         server.ask(f"CREATE ROLE locked LOGIN PASSWORD '{PASSWORD}'; CREATE ROLE certified LOGIN")
         server.ask("GRANT CREATE ON DATABASE postgres TO locked, certified")
         yield server
+
+
+@pytest.fixture(scope="module")
+def tls_postgres(certificates: Path) -> Iterator[PostgresServer]:
+    """The same, for the tests of a module."""
+    with running_tls_server(certificates) as server:
+        yield server
+
+
+@pytest.fixture
+def password(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Sets the password that clients find, those in other processes too."""
+    return lambda found: monkeypatch.setenv("PGPASSWORD", found)
 
 
 def trusting(certificates: Path, more: str = "", *, authority: str = "ca") -> str:

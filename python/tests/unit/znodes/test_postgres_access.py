@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -11,33 +11,15 @@ import pytest
 from oncelog.errors import StoreAccessError
 from oncelog.ports import Create
 from oncelog.znodes.postgres import PostgresZnodeStore
-from tests.support.servers.certificates import make_certificates
 from tests.support.servers.postgres import (
     PASSWORD,
     WRONG_PASSWORD,
     PostgresServer,
     pooler,
-    running_tls_server,
     trusting,
 )
 
 pytestmark = pytest.mark.servers
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_certificates(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="module")
-def server(certificates: Path) -> Iterator[PostgresServer]:
-    with running_tls_server(certificates) as found:
-        yield found
-
-
-@pytest.fixture
-def password(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    return lambda found: monkeypatch.setenv("PGPASSWORD", found)
 
 
 def works(url: str) -> None:
@@ -54,40 +36,40 @@ def refused(url: str, said: str) -> None:
 
 
 def test_a_password_over_tls_lets_in_and_a_wrong_one_does_not(
-    server: PostgresServer, certificates: Path, password: Callable[[str], None]
+    tls_postgres: PostgresServer, certificates: Path, password: Callable[[str], None]
 ) -> None:
     options = trusting(certificates, "&channel_binding=require&require_auth=scram-sha-256")
     password(WRONG_PASSWORD)
-    refused(server.url(options, user="locked"), 'password authentication failed for user "locked"')
+    refused(tls_postgres.url(options, user="locked"), 'password authentication failed for user "locked"')
     password(PASSWORD)
 
-    works(server.url(options, user="locked"))
+    works(tls_postgres.url(options, user="locked"))
 
 
-def test_a_client_certificate_lets_in_without_a_password(server: PostgresServer, certificates: Path) -> None:
+def test_a_client_certificate_lets_in_without_a_password(tls_postgres: PostgresServer, certificates: Path) -> None:
     pair = f"&sslcert={certificates / 'client.crt'}&sslkey={certificates / 'client.key'}"
 
-    works(server.url(trusting(certificates, pair), user="certified"))
-    refused(server.url(trusting(certificates), user="certified"), "requires a valid client certificate")
+    works(tls_postgres.url(trusting(certificates, pair), user="certified"))
+    refused(tls_postgres.url(trusting(certificates), user="certified"), "requires a valid client certificate")
 
 
 def test_a_server_that_is_not_the_one_meant_is_not_trusted(
-    server: PostgresServer, certificates: Path, password: Callable[[str], None]
+    tls_postgres: PostgresServer, certificates: Path, password: Callable[[str], None]
 ) -> None:
     password(PASSWORD)
     strange = trusting(certificates).replace("ca.pem", "stranger.pem")
 
-    refused(server.url(strange, user="locked"), "certificate verify failed")
-    named = server.url(trusting(certificates), user="locked").replace("127.0.0.1", "localhost")
+    refused(tls_postgres.url(strange, user="locked"), "certificate verify failed")
+    named = tls_postgres.url(trusting(certificates), user="locked").replace("127.0.0.1", "localhost")
     refused(named, "certificate .*does not match host name")
-    refused(server.url("sslmode=disable", user="locked"), "no encryption")
+    refused(tls_postgres.url("sslmode=disable", user="locked"), "no encryption")
 
 
 def test_a_pooler_that_asks_for_passwords_may_stand_in_between(
-    server: PostgresServer, password: Callable[[str], None]
+    tls_postgres: PostgresServer, password: Callable[[str], None]
 ) -> None:
-    with pooler(server, passwords={"locked": PASSWORD}) as port:
-        url = server.url("require_auth=scram-sha-256", port=port, user="locked")
+    with pooler(tls_postgres, passwords={"locked": PASSWORD}) as port:
+        url = tls_postgres.url("require_auth=scram-sha-256", port=port, user="locked")
         password(WRONG_PASSWORD)
         refused(url, "authentication failed")
         password(PASSWORD)

@@ -16,7 +16,6 @@ import oncelog
 from oncelog.errors import InvalidOptionError, OncelogError, StoreAccessError, StoreUnavailableError, UsageError
 from oncelog.ports import Create
 from oncelog.znodes.zookeeper import ZookeeperZnodeStore
-from tests.support.servers.certificates import make_certificates
 from tests.support.servers.zookeeper import ZookeeperServer, free_ports, running_server
 from tests.unit.znodes.worlds import dump, forked, increment, wait_for
 
@@ -205,11 +204,6 @@ def test_a_wrong_sasl_password_is_an_error_and_not_repeated(sasl_server: Zookeep
 
 
 # TLS
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="module")
