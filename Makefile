@@ -88,8 +88,8 @@ MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt
 unit: export TMPDIR := $(or $(MEMORY),$(TMPDIR),/tmp)
 QUICK_TESTS := $(addprefix python/tests/,unit spec golden)
 
-unit: $(READY) ## The quick tests: without Spark, simulation, random inputs, style, servers, browsers, programs, long walks and packaging
-	$(PYTEST) $(QUICK_TESTS) -m "$(DAILY) and not packaging and not programs and not servers and not kafka and not browser and not long and not hypothesis"
+unit: $(READY) ## The quick tests: without Spark, simulation, random inputs, style, servers, browsers, programs, examples, long walks and packaging
+	$(PYTEST) $(QUICK_TESTS) --ignore=python/tests/unit/examples -m "$(DAILY) and not packaging and not programs and not servers and not kafka and not browser and not long and not hypothesis"
 
 sim: $(READY) ## The simulation: SEEDS=0-9999 of crashes, lost answers and pauses, then a crash at every place of each scenario; targets; Kafka's sink
 	$(BIN)/python -m oncelog.testing.simulation --seeds $(SEEDS) $(OF_SHARD) --processes $(WORKERS)

@@ -34,7 +34,7 @@ def numbers(count: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "kills", [pytest.param(2, marks=pytest.mark.every_spark), pytest.param(10, marks=pytest.mark.walk("Spark Connect"))]
+    "kills", [pytest.param(1, marks=pytest.mark.every_spark), pytest.param(10, marks=pytest.mark.walk("Spark Connect"))]
 )
 def test_a_copy_is_exact_though_the_server_is_killed_in_the_middle_again_and_again(
     kills: int, kafka: KafkaBroker, tmp_path: Path

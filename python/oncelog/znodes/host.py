@@ -77,14 +77,14 @@ class Mount:
 
 def mount_of(path: Path) -> Mount:
     """The file system on which `path` is, or would be created. Its kind is "unknown" if the system does not tell."""
-    resolved = path.resolve()
+    resolved = f"{path.resolve()}/"
     found = Mount("/", "unknown")
     for line in _text_of(MOUNTS).splitlines():
         # 36 35 98:0 /root-of-mount /mount/point options [optional fields] - type source options   (proc(5))
         place, _, source = line.partition(" - ")
         mount = Mount(_unescaped(place.split(" ")[4]), source.split(" ")[0])
         # A later line hides an earlier one at the same mount point.
-        if resolved.is_relative_to(mount.point) and len(mount.point) >= len(found.point):
+        if resolved.startswith(f"{mount.point.rstrip('/')}/") and len(mount.point) >= len(found.point):
             found = mount
     return found
 

@@ -13,8 +13,8 @@ from tests.support.harness.waiting import until
 from tests.support.spark.processes import Program, start_job
 from tests.support.spark.queries import PATIENCE_S
 
-OF_A_WALK = 4
-"""Points that one walk passes: it recovers the query from each, which takes some seconds."""
+OF_A_WALK = 2
+"""Points that one walk passes: it starts Spark at each, and once more to recover."""
 
 
 def walks(points: Sequence[str]) -> list[Any]:

@@ -98,6 +98,7 @@ def test_a_round_goes_on_with_the_participants_that_are_missing(world: LogWorld)
     assert [values(world.log, number, topic=WIDE) for number in range(WIDTH)] == [[b"batch"]] * WIDTH
 
 
+@pytest.mark.long
 def test_a_partition_without_room_for_one_more_name_is_pinned_and_free_again_once_settled(world: LogWorld) -> None:
     """conformance: 27."""
     world.log.create_topic(WIDE)

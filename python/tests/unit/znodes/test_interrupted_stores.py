@@ -150,6 +150,7 @@ def test_an_interrupted_call_gives_its_connection_back_as_it_was(
         store.get("/counter")  # opens a connection, where the interrupted call dropped its own
 
 
+@pytest.mark.long
 def test_threads_go_on_after_signals_at_any_moment(store: SqliteZnodeStore) -> None:
     def use() -> None:
         for _ in range(100):

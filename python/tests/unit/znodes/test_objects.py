@@ -64,6 +64,7 @@ class LossyWorld(StoreWorld):
         return ReplicatedZnodeStore(connect, timing, saved_every=3, recent_ms=RECENT_MS)
 
 
+@pytest.mark.long
 class TestStoreInABucket(ZnodeStoreContract, AtomicReadsContract, ManyProcessesContract):
     world_class = FolderWorld
 

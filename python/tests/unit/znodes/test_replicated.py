@@ -87,6 +87,7 @@ class FileLogWorld(StoreWorld):
         return ReplicatedZnodeStore(partial(FileLog, self.folder / "log"), timing)
 
 
+@pytest.mark.long
 class TestReplicatedStore(ZnodeStoreContract, AtomicReadsContract, ManyProcessesContract):
     world_class = FileLogWorld
 

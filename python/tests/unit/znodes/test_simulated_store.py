@@ -8,6 +8,7 @@ from oncelog.testing.znode_store_contract import AtomicReadsContract, ZnodeStore
 from tests.unit.znodes.worlds import SimulatedLiveReadsWorld, SimulatedLogWorld, SimulatedWorld
 
 
+@pytest.mark.long
 class TestSimulatedStore(ZnodeStoreContract, AtomicReadsContract):
     world_class = SimulatedWorld
 
@@ -17,5 +18,6 @@ class TestSimulatedLog(ZnodeStoreContract, AtomicReadsContract):
     world_class = SimulatedLogWorld
 
 
+@pytest.mark.long
 class TestSimulatedLiveReads(ZnodeStoreContract):
     world_class = SimulatedLiveReadsWorld
