@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions versions-setup once-more integration conformance conformance-versions every-spark soak crash nightly run run-bucket run-cluster run-kafka picture quickstart notebook bench bench-kafka bench-targets bench-growth bench-quick docs docs-version wheel release-check clean
+.PHONY: help setup shims format lint test compiled unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions versions-setup once-more integration conformance conformance-versions every-spark soak crash nightly run run-bucket run-cluster run-kafka picture quickstart notebook bench bench-kafka bench-targets bench-growth bench-quick docs docs-version wheel release-check clean
 
 # Tests start hundreds of Python processes: what is imported is compiled once, whatever the caller's shell says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -78,10 +78,15 @@ lint: $(READY) ## Style, types, import direction, spelling, what the forge reads
 
 # Who waits for servers, time-outs or a disk leaves a core to others.
 unit: WORKERS = 3
-test once-more crash every-spark: WORKERS = 4
+test once-more crash: WORKERS = 4
 
-test: lint $(BUILDABLE) ## Lint and every test but those of `make once-more` and `make crash`
+# Four workers that begin on a clean clone would each compile all tests. Here one does, while the type checker runs.
+test: ## Lint and every test but those of `make once-more` and `make crash`
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync lint compiled $(BUILDABLE)
 	$(PYTEST) -m "$(DAILY)"
+
+compiled: $(READY)
+	@$(BIN)/python -m pytest --collect-only --quiet >/dev/null 2>&1 || true # the tests will say what is wrong
 
 # Quick tests sync thousands of small files. Where a gigabyte of memory may be a disk, they do it there.
 MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 1000000 ] 2>/dev/null && echo /dev/shm)
