@@ -22,6 +22,7 @@ from oncelog.spark.kit.context import BatchContext
 from oncelog.spark.kit.driver import batch_request
 from oncelog.spark.kit.options import Use
 from oncelog.spark.kit.target import Batch, BatchReport
+from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_kafka import batch_writes, columns, connections, outcomes, source_offsets, stepwise, whole_reads
 from oncelog_kafka import options as sink_options
 from oncelog_kafka.jobs import Job
@@ -73,6 +74,7 @@ class _Asked:
     """A request and its batch."""
 
     def __init__(self, request: Mapping[str, Any], options: Mapping[str, str], schema: StructType) -> None:
+        self._came_ms = SYSTEM_CLOCK.monotonic_ms()
         self.request = request
         self.is_stream = "query" in request
         self.options = sink_options.parse(options, Use.STREAM_WRITE if self.is_stream else Use.BATCH_WRITE)
@@ -96,6 +98,11 @@ class _Asked:
 
     def held(self) -> Held:
         return Held(**self.request["attempt"]["held"])
+
+    def job_ms(self) -> int:
+        """How long ago the job of the tasks began. The target may have been opened since the request came."""
+        since_ms: int = self.request["job_ms"]
+        return since_ms + SYSTEM_CLOCK.monotonic_ms() - self._came_ms
 
     def to_run(self, planned: Planned) -> Answer:
         """The answer that asks the jar to run the tasks."""
@@ -130,13 +137,13 @@ def _plan(asked: _Asked) -> Answer:
 
 
 def _complete(asked: _Asked) -> Answer:
-    held, job_ms = asked.held(), asked.request["job_ms"]
+    held = asked.held()
     try:
         written = outcomes.written(asked.request["outcomes"])
     except OncelogError:
         stepwise.abort(asked.target, asked.batch, held)
         raise
-    return asked.done(stepwise.complete(asked.target, asked.batch, held, written, job_ms))
+    return asked.done(stepwise.complete(asked.target, asked.batch, held, written, asked.job_ms()))
 
 
 def _abort(asked: _Asked) -> Answer:

@@ -240,8 +240,8 @@ class KafkaAttempt:
         Raises:
             RoundAbortedError: the round is over; another one may be under way.
         """
+        self._began = self._began.earlier(job_ms)
         self._opened = self._ledger.reopened(number, nonce)
-        self._began = self._target.now().earlier(job_ms)
 
     def rewrote(self, number: int, lease: int, written: Written, job_ms: int) -> None:
         """Put the rewritten participants of a decided round into the decision.
@@ -253,7 +253,7 @@ class KafkaAttempt:
             job_ms: how long ago their job began.
         """
         with self._or_superseded():
-            self._replace_lost(number, lease, written, self._target.now().earlier(job_ms))
+            self._replace_lost(number, lease, written, self._began.earlier(job_ms))
 
     # Within the phases
 

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import pytest
 
+from oncelog import metadata
 from oncelog.errors import NotPreparedError
+from oncelog.ports import ZnodeStore
+from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.spark.kit.target import Batch
+from oncelog.znodes.memory import MemoryZnodeStore
+from oncelog_kafka import stepwise
 from oncelog_kafka.errors import BrokerUnavailableError
+from oncelog_kafka.jobs import Job, Written
+from oncelog_kafka.options import parse
 from oncelog_kafka.participants import Handover, Participant
 from oncelog_kafka.patience import PATIENCE_MS, PatientBrokers
 from oncelog_kafka.ports import CommittedOffset, Unstable
+from oncelog_kafka.target import KafkaTarget
 from oncelog_kafka.testing.brokers import GROUPS, Cluster, Settings, shard_of
 from oncelog_kafka.testing.requests import NoAnswerError, SimulatedRequests
 from oncelog_kafka.testing.tasks import KeptProducers, TaskProducer, Work
 from oncelog_kafka.testing.transactions import Identity
+from tests.support.log.wrapped import WrappedStore
 
 T = TypeVar("T")
 
@@ -246,6 +257,56 @@ def test_a_kept_producer_goes_on_with_another_id_when_it_has_used_up_its_epochs(
     assert len({one.producer_id for one in prepared}) > 2
     assert max(one.epoch for one in prepared) < world.settings.max_epoch
     assert world.values() == sorted(6 * VALUES)
+
+
+@dataclass(frozen=True)
+class OneTask:
+    """A batch's job, whose task a test runs itself."""
+
+    def parallelism(self) -> int:
+        return 1
+
+    def speculates(self) -> bool:
+        return False
+
+    def run(self, settings: Mapping[str, Any], buckets: int | None) -> NoReturn:
+        raise NotImplementedError
+
+
+class SlowStore(WrappedStore):
+    """A store of which one call takes its time."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(MemoryZnodeStore())
+        self._clock = clock
+        self.takes_ms = 0
+        metadata.ensure_format(self, None, None, create=True)
+
+    def inner(self) -> ZnodeStore:
+        self._clock.sleep_ms(self.takes_ms)
+        self.takes_ms = 0
+        return super().inner()
+
+
+@pytest.mark.parametrize(("takes_ms", "is_decided"), [(TIMEOUT_MS // 2, True), (TIMEOUT_MS - 1_000, False)])
+def test_a_driver_that_waits_for_its_ledger_behind_the_tasks_counts_that_as_their_time(
+    world: World, takes_ms: int, is_decided: bool
+) -> None:
+    """The second step of two, which was told when the tasks began."""
+    store, sink = SlowStore(world.clock), {"topic": "out", "transactionalIdPrefix": "q", "znodes": "simulated"}
+    timeout = {"transactionTimeoutMs": str(TIMEOUT_MS)}
+    target = KafkaTarget(store, world.brokers, parse({"kafka.bootstrap.servers": "simulated:1", **sink, **timeout}))
+    batch = Batch[Job](BatchRequest("q", "query", "sink", "run", 0, "offsets"), OneTask())
+    planned = stepwise.plan(target, batch)
+    assert isinstance(planned, stepwise.Planned)
+    prepared = world.prepare(f"q-0-{planned.settings['lease']}.0.0")
+    world.clock.ms += (ran_ms := 100)
+    store.takes_ms = takes_ms
+
+    with nullcontext() if is_decided else pytest.raises(NotPreparedError, match="it times out in 900 ms"):
+        stepwise.complete(target, batch, planned.held, Written((prepared,), is_retried=False), ran_ms)
+
+    assert world.values() == (VALUES if is_decided else [])
 
 
 def test_brokers_tell_their_settings(world: World) -> None:
