@@ -3,8 +3,8 @@
 A loader writes flights into a log, and two queries copy them into another topic and into files. Exporters serve what
 they do, and a Prometheus of this machine evaluates oncelog's alerts, in which minutes and hours are seconds here. Each
 failure has to fire its alerts and no other. Then the command of its page is run, until no alert fires any more. In the
-end every flight must be in each copy, once. Where the Kafka connector's jar is, a third query copies into a topic of
-Kafka, and two failures more are its own.
+end every flight must be in each copy, once. Where the Kafka connector's jar is, two more queries copy into topics of
+Kafka, and three failures more are their own.
 
     python examples/demonstrations/failures_and_alerts.py [--only ALERT ...] [FOLDER]        # or: make demo-operations
 

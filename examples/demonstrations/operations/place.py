@@ -31,11 +31,14 @@ from operations.prometheus import Prometheus, hurried
 DEMONSTRATIONS = Path(__file__).parents[1]
 ONCELOG = (sys.executable, "-m", "oncelog")
 TOPICS = ("flights", "fares", "tickets", "copies")
+KAFKA_TOPICS = ("late", "brief")
+"""Of the broker, each with the query of its name."""
 
 DOOMED = {
     "copies": CrashPoint.ROUND_DECIDE,
     "delayed": CrashPoint.ROUND_DECIDED,
     "late": CrashPoint.ROUND_DECIDED,
+    "brief": CrashPoint.ROUND_DECIDED,
 }
 """Where the drivers are killed that wait for it."""
 
@@ -143,9 +146,10 @@ class Place:
 
     def _start_broker(self, version: str) -> None:
         broker = self._closing.enter_context(running_broker(self.folder / "broker", version=version))
-        broker.create_topic("late", partitions=1)
+        for name in KAFKA_TOPICS:
+            broker.create_topic(name, partitions=1)
         self.brokers = broker.address
-        self.queries.append("late")
+        self.queries += KAFKA_TOPICS
         self.environment["ONCELOG_KAFKA_BROKERS"] = broker.address
         (self.folder / query.BROKERS).write_text(broker.address)
 

@@ -15,7 +15,12 @@ from urllib.request import urlopen
 from oncelog.metrics.alerts import Alert
 from oncelog.testing.server_process import ServerProcess, free_ports
 
-HURRIED = ((r"> (300|900|3600)$", "> 3"), (r"\[15m\]", "[5s]"), (r"offset \d+[mh]", "offset 5s"))
+HURRIED = (
+    (r"> (300|900|3600)$", "> 3"),
+    (r"\[15m\]", "[5s]"),
+    (r"offset \d+m", "offset 5s"),
+    (r"offset \d+h", "offset 20s"),
+)
 """What is minutes and hours in an alert is seconds here."""
 
 

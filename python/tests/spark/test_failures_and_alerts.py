@@ -14,6 +14,7 @@ from oncelog.metrics.alerts import ALERTS
 from oncelog.metrics.exposition import Address, CollectorRegistry, Instruments, served
 from operations.failures import FAILURES, ON_KAFKA, Failure
 from operations.pages import Pages
+from operations.place import KAFKA_TOPICS
 from operations.prometheus import hurried
 from tests.support.docs.blocks import ROOT
 from tests.support.servers.prometheus import require_prometheus
@@ -64,7 +65,7 @@ def test_without_a_prometheus_numbers_beyond_a_limit_and_counters_that_grow_are_
     assert fired == {"OncelogExporterCannotRead", "OncelogTransactionHangs", "OncelogBatchRefused"}
 
 
-STAGED_TOGETHER = 3
+STAGED_TOGETHER = 5
 PARTS = [ALL[at : at + STAGED_TOGETHER] for at in range(0, len(ALL), STAGED_TOGETHER)]
 
 
@@ -88,5 +89,5 @@ def test_the_demonstration_shows_and_mends_each_and_loses_nothing(
         "flights",
         "copies",
         "files",
-        *(["kafka"] if is_on_kafka else []),
+        *(KAFKA_TOPICS if is_on_kafka else ()),
     ]
