@@ -74,7 +74,12 @@ class Prometheus(ServerProcess):
 
     def firing(self) -> list[dict[str, str]]:
         """The labels of the alerts that fire now, among them ``alertname`` and the ``instance`` that it is about."""
-        return [one["labels"] for one in self._asked("alerts")["alerts"] if one["state"] == "firing"]
+        return [one["labels"] for one in self.alerts() if one["state"] == "firing"]
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """The alerts that are pending or firing now, with ``labels``, ``state`` and ``activeAt``."""
+        found: list[dict[str, Any]] = self._asked("alerts")["alerts"]
+        return found
 
     def evaluated(self, expr: str) -> tuple[str, int]:
         """What an expression evaluates to now: its type, and the number of its series.
