@@ -46,16 +46,16 @@ PAUSE_S = 0.1
 PATIENCE_S = 300
 
 
-def until(find: Callable[[], bool], what: str) -> None:
+def until(find: Callable[[], bool], what: str, within_s: int = PATIENCE_S) -> None:
     """Wait until something is so.
 
     Raises:
-        TimeoutError: it is not, within five minutes.
+        TimeoutError: it is not, within that time.
     """
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + within_s
     while not find():
         if time.monotonic() > deadline_s:
-            raise TimeoutError(f"waited {PATIENCE_S} s for {what}")
+            raise TimeoutError(f"waited {within_s} s for {what}")
         time.sleep(PAUSE_S)
 
 
