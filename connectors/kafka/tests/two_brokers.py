@@ -30,17 +30,25 @@ _SETTINGS = {
 class TwoBrokers:
     """The second leads and coordinates everything, unless it is lost.
 
+    Args:
+        features: to format them with.
+        version: of both.
+
     Attributes:
         first: also the controller. It is never stopped, and clients come in by it.
     """
 
-    def __init__(self, folder: Path, features: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, features: Sequence[str] = (), version: str = RESTARTED_VERSION) -> None:
         one, other, controller = free_ports(3)
         voters = {**_SETTINGS, "controller.quorum.voters": f"1@127.0.0.1:{controller}"}
         listeners = f"PLAINTEXT://127.0.0.1:{one},CONTROLLER://127.0.0.1:{controller}"
-        self.first = _broker(folder / "1", one, {**voters, "listeners": listeners}, features)
+        self.first = KafkaBroker(
+            folder / "1", port=one, settings={**voters, "listeners": listeners}, features=features, version=version
+        )
         alone = {"node.id": "2", "process.roles": "broker", "listeners": f"PLAINTEXT://127.0.0.1:{other}"}
-        self._second = _broker(folder / "2", other, {**voters, **alone}, features)
+        self._second = KafkaBroker(
+            folder / "2", port=other, settings={**voters, **alone}, features=features, version=version
+        )
         self._topics: list[str] = []
 
     def start(self) -> None:
@@ -62,6 +70,12 @@ class TwoBrokers:
             admin.create_topics({name: {"assignments": {0: [2, 1]}, "configs": settings or {}}})
         self._topics.append(name)
         until(lambda: self._stand(leader=2, copies=2), tell=self._partitions)
+        return name
+
+    def create_topic_on_second(self, name: str) -> str:
+        """The same without a copy on the first: it has no leader while the second is lost."""
+        with self.first.admin() as admin:
+            admin.create_topics({name: {"assignments": {0: [2]}}})
         return name
 
     def lose_second(self) -> None:
@@ -93,15 +107,13 @@ class TwoBrokers:
         return []
 
 
-def _broker(folder: Path, port: int, settings: dict[str, str], features: Sequence[str]) -> KafkaBroker:
-    return KafkaBroker(folder, version=RESTARTED_VERSION, settings=settings, features=features, port=port)
-
-
 @contextmanager
-def running_two_brokers(folder: Path, features: Sequence[str] = ()) -> Iterator[TwoBrokers]:
+def running_two_brokers(
+    folder: Path, features: Sequence[str] = (), version: str = RESTARTED_VERSION
+) -> Iterator[TwoBrokers]:
     """Both, for the time of the block."""
-    require_broker(RESTARTED_VERSION)
-    brokers = TwoBrokers(folder, features)
+    require_broker(version)
+    brokers = TwoBrokers(folder, features, version)
     try:
         brokers.start()
         yield brokers

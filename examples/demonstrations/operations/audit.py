@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 import oncelog_files
-from operations.place import Place
+from operations.place import KAFKA_TOPICS, Place
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def audit(place: Place) -> dict[str, Findings]:
     rows = oncelog_files.read(place.spark, str(place.folder / "out")).collect()
     found["files"] = Counter(bytes(row["value"]) for row in rows)
     if place.brokers is not None:
-        found["kafka"] = on_kafka(place.brokers, "late")
+        found |= {topic: on_kafka(place.brokers, topic) for topic in KAFKA_TOPICS}
     expected = Counter(place.sent)
     return {
         name: Findings(counts.total(), (expected - counts).total(), (counts - expected).total())

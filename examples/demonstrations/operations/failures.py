@@ -13,11 +13,12 @@ from pyspark.errors import StreamingQueryException
 from oncelog.metrics.alerts import ALERTS
 from oncelog.types import TopicPartition
 from oncelog_kafka.metrics import ALERTS as KAFKA_ALERTS
-from operations.place import Place
+from operations.place import Place, until
 
 PAGES: Final = {alert.name: alert.page for alert in (*ALERTS, *KAFKA_ALERTS)}
 
 STANDS_STILL: Final = "OncelogReadersStandStill"
+RUNS_OUT: Final = "OncelogKafkaBatchRunsOutOfTime"
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,14 @@ def leave_open_on_kafka(place: Place) -> None:
     producer.flush()
 
 
+def come_back_too_late(place: Place) -> None:
+    """The brokers abort what the killed driver had decided; the restart writes it again."""
+    place.kill("brief")
+    until(lambda: RUNS_OUT in place.firing(), "the brokers' time to run out")
+    until(lambda: RUNS_OUT not in place.firing(), "the brokers to abort the batch")
+    place.run("brief")
+
+
 FAILURES: Final = (
     Failure(
         "the disk of a log is not mounted",
@@ -195,8 +204,15 @@ ON_KAFKA: Final = (
     Failure(
         "kill -9 of a driver behind the decision, before Kafka's transactions are committed",
         lambda place: place.kill("late"),
-        ("OncelogKafkaBatchRunsOutOfTime", "OncelogKafkaReadersStandStill", "OncelogBatchNotVisible"),
+        (RUNS_OUT, "OncelogKafkaReadersStandStill", "OncelogBatchNotVisible"),
         "oncelog kafka batch complete delayed --accept-loss",
+    ),
+    Failure(
+        "kill -9 of a driver behind the decision, and it is back only when the brokers have aborted its transactions",
+        come_back_too_late,
+        ("OncelogParticipantsLost",),
+        by_hand="raise transactionTimeoutMs, and start it again",
+        follow=lambda place: place.run("patient", checkpoint="brief", topic="brief"),
     ),
 )
 """Those of a place with a broker."""

@@ -31,11 +31,14 @@ from operations.prometheus import Prometheus, hurried
 DEMONSTRATIONS = Path(__file__).parents[1]
 ONCELOG = (sys.executable, "-m", "oncelog")
 TOPICS = ("flights", "fares", "tickets", "copies")
+KAFKA_TOPICS = ("late", "brief")
+"""Of the broker, each with the query of its name."""
 
 DOOMED = {
     "copies": CrashPoint.ROUND_DECIDE,
     "delayed": CrashPoint.ROUND_DECIDED,
     "late": CrashPoint.ROUND_DECIDED,
+    "brief": CrashPoint.ROUND_DECIDED,
 }
 """Where the drivers are killed that wait for it."""
 
@@ -43,16 +46,16 @@ PAUSE_S = 0.1
 PATIENCE_S = 300
 
 
-def until(find: Callable[[], bool], what: str) -> None:
+def until(find: Callable[[], bool], what: str, within_s: int = PATIENCE_S) -> None:
     """Wait until something is so.
 
     Raises:
-        TimeoutError: it is not, within five minutes.
+        TimeoutError: it is not, within that time.
     """
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + within_s
     while not find():
         if time.monotonic() > deadline_s:
-            raise TimeoutError(f"waited {PATIENCE_S} s for {what}")
+            raise TimeoutError(f"waited {within_s} s for {what}")
         time.sleep(PAUSE_S)
 
 
@@ -143,9 +146,10 @@ class Place:
 
     def _start_broker(self, version: str) -> None:
         broker = self._closing.enter_context(running_broker(self.folder / "broker", version=version))
-        broker.create_topic("late", partitions=1)
+        for name in KAFKA_TOPICS:
+            broker.create_topic(name, partitions=1)
         self.brokers = broker.address
-        self.queries.append("late")
+        self.queries += KAFKA_TOPICS
         self.environment["ONCELOG_KAFKA_BROKERS"] = broker.address
         (self.folder / query.BROKERS).write_text(broker.address)
 

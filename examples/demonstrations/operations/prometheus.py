@@ -15,7 +15,12 @@ from urllib.request import urlopen
 from oncelog.metrics.alerts import Alert
 from oncelog.testing.server_process import ServerProcess, free_ports
 
-HURRIED = ((r"> (300|900|3600)$", "> 3"), (r"\[15m\]", "[5s]"), (r"offset \d+[mh]", "offset 5s"))
+HURRIED = (
+    (r"> (300|900|3600)$", "> 3"),
+    (r"\[15m\]", "[5s]"),
+    (r"offset \d+m", "offset 5s"),
+    (r"offset \d+h", "offset 20s"),
+)
 """What is minutes and hours in an alert is seconds here."""
 
 
@@ -69,7 +74,12 @@ class Prometheus(ServerProcess):
 
     def firing(self) -> list[dict[str, str]]:
         """The labels of the alerts that fire now, among them ``alertname`` and the ``instance`` that it is about."""
-        return [one["labels"] for one in self._asked("alerts")["alerts"] if one["state"] == "firing"]
+        return [one["labels"] for one in self.alerts() if one["state"] == "firing"]
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """The alerts that are pending or firing now, with ``labels``, ``state`` and ``activeAt``."""
+        found: list[dict[str, Any]] = self._asked("alerts")["alerts"]
+        return found
 
     def evaluated(self, expr: str) -> tuple[str, int]:
         """What an expression evaluates to now: its type, and the number of its series.

@@ -33,13 +33,26 @@ def into_files(folder: Path, name: str) -> Any:
     return oncelog_files.sink(path=str(folder / "out"), znodes=str(folder / "ledger"), transactionalIdPrefix=name)
 
 
-def into_kafka(folder: Path, topic: str) -> Any:
-    """Copies the flights into a topic of Kafka, in transactions that may stay open for ten minutes."""
-    brokers = {"kafka.bootstrap.servers": (folder / BROKERS).read_text()}
-    return oncelog_kafka.sink(**brokers, topic=topic, transactionalIdPrefix="delayed", transactionTimeoutMs=600_000)
+def into_kafka(**options: Any) -> Sink:
+    """Copies the flights into a topic of Kafka."""
+
+    def into_topic_of_kafka(folder: Path, topic: str) -> Any:
+        brokers = {"kafka.bootstrap.servers": (folder / BROKERS).read_text()}
+        return oncelog_kafka.sink(**brokers, topic=topic, **options)
+
+    return into_topic_of_kafka
 
 
-SINKS: dict[str, Sink] = {"copies": into_topic, "delayed": into_files, "late": into_kafka}
+WRITES_AGAIN = {"transactionalIdPrefix": "brief", "onTimedOutParticipant": "rewrite", "participants": 2}
+"""What the brokers abort of a decided batch."""
+
+SINKS: dict[str, Sink] = {
+    "copies": into_topic,
+    "delayed": into_files,
+    "late": into_kafka(transactionalIdPrefix="delayed", transactionTimeoutMs=600_000),
+    "brief": into_kafka(**WRITES_AGAIN, transactionTimeoutMs=20_000),
+    "patient": into_kafka(**WRITES_AGAIN, transactionTimeoutMs=600_000),
+}
 
 BROKERS = "brokers.txt"
 """A file in the folder with the address of the broker, if there is one."""

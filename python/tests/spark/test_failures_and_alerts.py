@@ -12,8 +12,9 @@ import pytest
 from oncelog.metrics import catalogue as c
 from oncelog.metrics.alerts import ALERTS
 from oncelog.metrics.exposition import Address, CollectorRegistry, Instruments, served
-from operations.failures import FAILURES, ON_KAFKA, Failure
+from operations.failures import FAILURES, ON_KAFKA, PAGES, Failure
 from operations.pages import Pages
+from operations.place import KAFKA_TOPICS
 from operations.prometheus import hurried
 from tests.support.docs.blocks import ROOT
 from tests.support.servers.prometheus import require_prometheus
@@ -33,6 +34,37 @@ def test_the_command_that_mends_a_failure_stands_on_its_page() -> None:
 
 def test_the_failures_have_alerts_of_their_own() -> None:
     assert len({failure.alerts[0] for failure in FAILURES}) == len(FAILURES)
+
+
+IN_TESTS = {
+    "OncelogUpkeepMissing": (
+        "python/tests/unit/metrics/test_alerts_fire.py",
+        "test_each_failure_fires_its_alerts_until_its_page_mends_it_and_a_quiet_log_fires_none",
+        "a log is without upkeep when it is a day old, and the demonstration's has begun just now",
+    ),
+    "OncelogKafkaTransactionHangs": (
+        "connectors/kafka/tests/test_alerts_on_brokers.py",
+        "test_what_a_coordinator_does_not_abort_in_time_is_an_alert_until_the_operator_aborts_it",
+        "a broker must not look for time-outs, and another failure waits until it has",
+    ),
+    "OncelogKafkaMarkerLeftOut": (
+        "connectors/kafka/tests/test_alerts_on_brokers.py",
+        "test_a_broker_leaves_out_the_marker_of_a_partition_without_a_leader",
+        "it takes two brokers, of a version with the bug, and a kill between two steps of a commit",
+    ),
+}
+"""The alerts that no failure of the demonstration fires: the file and the test that stages them, and why it does."""
+
+
+def test_every_alert_is_fired_by_a_failure_or_by_a_test_that_is_named_here() -> None:
+    fired = {alert for failure in ALL for alert in failure.alerts}
+
+    assert fired | IN_TESTS.keys() == PAGES.keys()
+    assert not fired & IN_TESTS.keys()
+    for alert, (file, test, _) in IN_TESTS.items():
+        text = (ROOT / file).read_text()
+        assert f"def {test}(" in text
+        assert f'"{alert}"' in text
 
 
 def test_no_alert_of_the_demonstration_waits_for_minutes() -> None:
@@ -64,7 +96,7 @@ def test_without_a_prometheus_numbers_beyond_a_limit_and_counters_that_grow_are_
     assert fired == {"OncelogExporterCannotRead", "OncelogTransactionHangs", "OncelogBatchRefused"}
 
 
-STAGED_TOGETHER = 3
+STAGED_TOGETHER = 5
 PARTS = [ALL[at : at + STAGED_TOGETHER] for at in range(0, len(ALL), STAGED_TOGETHER)]
 
 
@@ -88,5 +120,5 @@ def test_the_demonstration_shows_and_mends_each_and_loses_nothing(
         "flights",
         "copies",
         "files",
-        *(["kafka"] if is_on_kafka else []),
+        *(KAFKA_TOPICS if is_on_kafka else ()),
     ]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from oncelog import folders
@@ -169,3 +171,18 @@ def test_files_are_hidden_by_the_rule_of_sparks_readers(name: str, hidden: bool)
 
 def test_a_reason_is_one_line() -> None:
     assert spark_files.reason(OSError(28, "No space left on device")) == "[Errno 28] No space left on device"
+
+
+def test_an_interruption_stays_java_s_so_that_spark_knows_a_query_that_is_stopped(
+    spark: SparkSession, files: SparkFiles, root: Path
+) -> None:
+    """Spark looks for these words in what a function of foreachBatch raises, and then the query has not failed."""
+    (root / "one").touch()
+    jvm = spark._jvm
+    assert jvm is not None
+    jvm.Thread.currentThread().interrupt()
+
+    with pytest.raises(Py4JJavaError) as interrupted:
+        files.files("")
+
+    assert re.match(r"An error occurred while calling(.|\n)*java\.lang\.InterruptedException", str(interrupted.value))

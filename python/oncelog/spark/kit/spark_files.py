@@ -49,6 +49,9 @@ others."""
 FAILURES: Final = (Py4JError, PySparkException, OSError)
 """What a call into Spark's JVM raises, and one to this process's own system."""
 
+INTERRUPTIONS: Final = ("InterruptedException", "InterruptedIOException", "ClosedByInterruptException")
+"""Java's, by which Spark knows a query that was stopped amid a batch from one that failed."""
+
 _MISSING: Final = "java.io.FileNotFoundException"
 
 
@@ -300,11 +303,18 @@ def is_hidden(name: str) -> bool:
 
 @contextmanager
 def _failing(kind: type[OncelogError], message: str, path: str, **fields: str) -> Iterator[None]:
-    """Turn what Java, or this process's own system, raises into an error with the path and one line of reason."""
+    """Turn what Java, or this process's own system, raises into an error with the path and one line of reason.
+
+    An interruption goes on as it is: Spark interrupts a query that is stopped, and by its own exception it knows that
+    the query has not failed.
+    """
     try:
         yield
     except FAILURES as problem:
-        raise kind(message, path=path, **fields, reason=reason(problem)) from None
+        said = reason(problem)
+        if any(name in said for name in INTERRUPTIONS):
+            raise
+        raise kind(message, path=path, **fields, reason=said) from None
 
 
 def reason(problem: BaseException) -> str:
