@@ -96,7 +96,7 @@ def test_without_a_prometheus_numbers_beyond_a_limit_and_counters_that_grow_are_
     assert fired == {"OncelogExporterCannotRead", "OncelogTransactionHangs", "OncelogBatchRefused"}
 
 
-STAGED_TOGETHER = 5
+STAGED_TOGETHER = 3
 PARTS = [ALL[at : at + STAGED_TOGETHER] for at in range(0, len(ALL), STAGED_TOGETHER)]
 
 
