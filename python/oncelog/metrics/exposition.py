@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
 import math
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import accumulate
-from typing import Final
+from typing import Any, Final
 
 from oncelog.extras import extras
 
 with extras("metrics", part="oncelog.metrics"):
-    from prometheus_client import CollectorRegistry, start_http_server
+    from prometheus_client import CollectorRegistry, make_wsgi_app, start_http_server
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+    from prometheus_client.exposition import gzip_accepted
     from prometheus_client.metrics_core import Metric as Family
     from prometheus_client.parser import text_string_to_metric_families
     from prometheus_client.registry import Collector
@@ -216,12 +218,32 @@ def served(registry: CollectorRegistry, address: Address) -> Iterator[str]:
             listen=str(address),
             problem=str(problem),
         ) from problem
+    server.set_app(_compressing(make_wsgi_app(registry, disable_compression=True)))
     try:
         yield f"http://{address._replace(port=server.server_port)}/metrics"
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+COMPRESSION: Final = 1
+"""zlib's fastest level. prometheus_client would use its best, which takes 25 times as long to save a fifth more."""
+
+
+def _compressing(app: Callable[..., list[bytes]]) -> Callable[..., list[bytes]]:
+    """A WSGI application whose answers are compressed for those who understand that."""
+
+    def compressed(environ: Mapping[str, Any], start_response: Callable[..., object]) -> list[bytes]:
+        if not gzip_accepted(environ.get("HTTP_ACCEPT_ENCODING", "")):
+            return app(environ, start_response)
+
+        def start(status: str, headers: Sequence[tuple[str, str]]) -> None:
+            start_response(status, [*headers, ("Content-Encoding", "gzip")])
+
+        return [gzip.compress(part, COMPRESSION) for part in app(environ, start)]
+
+    return compressed
 
 
 # Reading --------------------------------------------------------------------------------------------------------------
