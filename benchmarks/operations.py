@@ -9,12 +9,12 @@ import argparse
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks import operations_page, operations_scrape, report
-from benchmarks.operations_places import Place, places
+from benchmarks import operations_observing, operations_page, operations_scrape, report
+from benchmarks.operations_places import places
 from benchmarks.report import Finding, Section
 
 INTRODUCTION = """\
@@ -25,20 +25,18 @@ OF_PLACES: dict[str, tuple[str, str, Callable[..., list[Finding]]]] = {
     "scrape": ("A scrape", operations_scrape.EXPLANATION, operations_scrape.run),
     "page": ("The page", operations_page.EXPLANATION, operations_page.run),
 }
-"""By name: heading, explanation, and what measures."""
+OBSERVE = "observe"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run what was asked for; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.operations", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer runs, two minutes; writes no page")
-    parser.add_argument("--only", nargs="+", choices=OF_PLACES, help="these benchmarks alone")
+    parser.add_argument("--quick", action="store_true", help="fewer runs, four minutes; writes no page")
+    parser.add_argument("--only", nargs="+", choices=[OBSERVE, *OF_PLACES], help="these benchmarks alone")
     options = parser.parse_args(arguments)
-    wanted = options.only or list(OF_PLACES)
     folder = Path(tempfile.mkdtemp(prefix="oncelog-bench-operations-"))
     try:
-        with places(folder) as found:
-            sections = [_section(name, found, quick=options.quick) for name in wanted]
+        sections = list(_run(folder, options.only or [OBSERVE, *OF_PLACES], quick=options.quick))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if not options.quick and options.only is None:
@@ -47,9 +45,16 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _section(name: str, found: list[Place], *, quick: bool) -> Section:
-    heading, explanation, run = OF_PLACES[name]
-    return report.section(heading, explanation, partial(run, found, quick=quick))
+def _run(folder: Path, wanted: Collection[str], *, quick: bool) -> Iterator[Section]:
+    if OBSERVE in wanted:
+        measure = partial(operations_observing.run, folder / OBSERVE, quick=quick)
+        yield report.section("Queries that are observed", operations_observing.EXPLANATION, measure)
+    if not OF_PLACES.keys() & set(wanted):
+        return
+    with places(folder) as found:
+        for name, (heading, explanation, run) in OF_PLACES.items():
+            if name in wanted:
+                yield report.section(heading, explanation, partial(run, found, quick=quick))
 
 
 if __name__ == "__main__":

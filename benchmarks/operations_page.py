@@ -15,7 +15,7 @@ from benchmarks.report import Finding, median
 EXPLANATION = """\
 The same log and cluster. *Content* is what a browser gets until it has tables to draw: the document, and the first
 event with tables. *At its start* the server has just begun to listen, and has read nothing yet; later it sends what it
-has. The peer is the bare reads of what the page shows; on Kafka also all ends of partitions and the offsets of groups.
+has. The peer is the same.
 *Readings* are those that a viewer was sent in a second while so many have the page open. The peer is the server's
 processor time, as a share of one core; that of a ratio is the share with one viewer."""
 
@@ -41,7 +41,7 @@ def _of(place: Place, *, quick: bool) -> Iterator[Finding]:
             place.change()
             following.append(_visit_ms(server))
             began = time.perf_counter()
-            place.page_reads()
+            place.read()
             peer.append(taken_ms(began))
         yield within(f"{place.name}: content at its start", first, peer, MOST_MS)
         yield within(f"{place.name}: content later", following, peer, MOST_MS)

@@ -43,15 +43,14 @@ class Place:
         name: in a report.
         scrape, page: the commands that serve its metrics and its page, without ``--listen``.
         change: writes something that both must show.
-        scrape_reads, page_reads: what neither can do without: the bare reads of what it shows, by one client.
+        read: what neither can do without: the bare reads of what they show, by one client.
     """
 
     name: str
     scrape: tuple[str, ...]
     page: tuple[str, ...]
     change: Callable[[], None]
-    scrape_reads: Callable[[], object]
-    page_reads: Callable[[], object]
+    read: Callable[[], object]
 
 
 @contextmanager
@@ -76,7 +75,7 @@ def _log(folder: Path, znodes: str | None, name: str) -> Iterator[Place]:
         for number in range(TOPICS):
             _write(log, "filler", _topic(number), PARTITIONS)
         for number in range(GROUPS):
-            with log.consumer(group_id=f"group-{number}") as consumer:
+            with log.consumer(group_id=_group(number)) as consumer:
                 consumer.commit({oncelog.TopicPartition(_topic(number), one): 1 for one in range(PARTITIONS)})
         for number in range(OPEN):
             producer = log.producer(transactional_id=f"open-{number}", transaction_timeout_ms=TIMEOUT_MS)
@@ -98,7 +97,6 @@ def _log(folder: Path, znodes: str | None, name: str) -> Iterator[Place]:
             ("ui", *where),
             lambda: _write(log, f"new-{next(numbers)}", "t0", WRITTEN),
             read,
-            read,
         )
 
 
@@ -112,6 +110,10 @@ def _write(log: oncelog.Log, transactional_id: str, topic: str, partitions: int)
 
 def _topic(number: int) -> str:
     return f"t{number}"
+
+
+def _group(number: int) -> str:
+    return f"group-{number}"
 
 
 @contextmanager
@@ -129,27 +131,25 @@ def _cluster(folder: Path) -> Iterator[Place]:
         brokers.fence([f"id-{number}" for number in range(IDS)], TIMEOUT_MS)
         for number in range(OPEN):
             _begun(transactions, f"open-{number}", ("t1", number))
-        broker.commit_group_offset("group-0", "t0", 0, offset=0)  # waits until there is a coordinator
+        broker.commit_group_offset(_group(0), "t0", 0, offset=0)  # waits until there is a coordinator
         with broker.admin() as admin:
             for number in range(GROUPS):
                 places = [TopicPartition(_topic(number), one) for one in range(PARTITIONS)]
-                admin.alter_group_offsets(f"group-{number}", {one: OffsetAndMetadata(0, "", -1) for one in places})
+                admin.alter_group_offsets(_group(number), {one: OffsetAndMetadata(0, "", -1) for one in places})
         numbers = count()
 
         def change() -> None:
             who = _begun(transactions, f"new-{next(numbers)}", ("t0", 0))
             transactions.end(who, is_commit=True)
 
-        def read_ids() -> None:
+        def read() -> None:
             brokers.describe(name for name, state in brokers.list_ids() if state == ONGOING)
-
-        def read_all() -> None:
-            read_ids()
             overview.ends(overview.leaders())
             overview.committed(overview.groups())
 
         where = ("kafka", "--brokers", broker.address)
-        yield Place("Kafka", (*where, "exporter"), (*where, "ui"), change, read_ids, read_all)
+        named = [word for number, name in enumerate(names) for word in ("--topic", name, "--group", _group(number))]
+        yield Place("Kafka", (*where, "exporter", *named), (*where, "ui"), change, read)
 
 
 def _begun(transactions: KafkaTransactions, transactional_id: str, place: tuple[str, int]) -> Identity:

@@ -16,7 +16,8 @@ partitions each, and 20 open transactions. The exporter is a process of its own,
 headers, until the last byte is there. *The first* is that of a process that has just started. *The following* come each
 behind a transaction of a new id to ten partitions (on Kafka to one), and more than a second behind the one before, so
 that each reads the store. The peer is what no exporter can do without, asked by one client again and again: all
-partitions of the log; on Kafka, the list of ids and the description of the open ones."""
+partitions of the log; on Kafka the list of ids, what the open ones hold, the ends of all partitions and the offsets of
+all groups. On Kafka the exporter is told the names of all topics and groups."""
 
 MOST_MS = 200.0
 
@@ -37,7 +38,7 @@ def _of(place: Place, *, starts: int, times: int) -> list[Finding]:
             time.sleep(FRESH_SECONDS)
             place.change()
             following.append(_scrape_ms(exporter))
-            peer.append(_ms(place.scrape_reads))
+            peer.append(_ms(place.read))
     return [
         within(f"{place.name}: the first scrape", first, peer, MOST_MS),
         within(f"{place.name}: the following", following, peer, MOST_MS),
