@@ -148,7 +148,9 @@ def _large(name: str, found: Stretches) -> list[Finding]:
     promised = f"≤ {MOST_SHARE:.0%}"
     return [
         Finding(what, *texts, 1 + median(ratios), promised, _is_within(low, high, MOST_SHARE)),
-        Finding(f"{rows}: own work", f"{own * 1000:.2f} ms", texts[1], share, promised, share <= MOST_SHARE),
+        Finding(
+            f"{rows}: own work", f"{own * 1000:.2f} ms, {share:.2%}", texts[1], share, promised, share <= MOST_SHARE
+        ),
     ]
 
 

@@ -30,7 +30,7 @@ def run(places: list[Place], *, quick: bool) -> list[Finding]:
 
 
 def _of(place: Place, *, quick: bool) -> Iterator[Finding]:
-    starts, times, seconds = (2, 3, 4.0) if quick else (7, 15, 20.0)
+    starts, times, seconds = (2, 3, 4.0) if quick else (5, 12, 10.0)
     first, following, peer = [], [], []
     for _ in range(starts):
         with served(*place.page) as server:

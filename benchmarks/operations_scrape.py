@@ -25,7 +25,7 @@ MOST_MS = 200.0
 
 def run(places: list[Place], *, quick: bool) -> list[Finding]:
     """Measure each place, in turns with its peer."""
-    return [found for place in places for found in _of(place, starts=2 if quick else 7, times=3 if quick else 15)]
+    return [found for place in places for found in _of(place, starts=2 if quick else 5, times=3 if quick else 12)]
 
 
 def _of(place: Place, *, starts: int, times: int) -> list[Finding]:

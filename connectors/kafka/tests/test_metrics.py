@@ -24,6 +24,7 @@ from oncelog.znodes.clock import SystemClock
 from oncelog_kafka import FORMAT_NAME
 from oncelog_kafka import metrics as k
 from oncelog_kafka.brokers import Brokers, overview
+from oncelog_kafka.brokers.client import answer_to
 from oncelog_kafka.brokers.overview import KafkaOverview
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.left_open import ASKED, LEFT_OPEN
@@ -212,7 +213,6 @@ def test_a_broker_is_asked_for_the_offsets_of_many_topics_as_often_as_for_those_
     """The test's topic has two partitions."""
     names = [topic, *(kafka.create_topic(fresh_name("other"), partitions=3) for _ in range(4))]
     requests: list[object] = []
-    answer_to = overview.answer_to
 
     def counted(client: Any, request: Any, node: Any) -> Any:
         requests.append(request)
