@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TypeVar, cast
+from typing import Final, NamedTuple, TypeVar, cast
 
 from oncelog.clients import offset_lookup
 from oncelog.clients.services import LogServices
@@ -37,6 +37,18 @@ _Spot = tuple[str, TopicIdPartition, int, int]
 """A group's partition with its committed offset and last stable offset."""
 
 
+GROUP_MS: Final = 600_000
+"""How much longer an offset is shown that upkeep has expired, because nobody has committed it for days."""
+
+
+class _Group(NamedTuple):
+    """A group as it was read, with the zxid of its znode and the time before that."""
+
+    zxid: int
+    read_ms: int
+    described: GroupDescription
+
+
 class LogReader:
     """Reads one log again and again, and remembers what need not be read twice."""
 
@@ -46,7 +58,7 @@ class LogReader:
         self._index_files = services.new_index_files()
         self._lags: dict[_Spot, int] = {}
         self._counts: dict[str, tuple[int, object]] = {}
-        self._groups: dict[str, tuple[int, GroupDescription]] = {}
+        self._groups: dict[str, _Group] = {}
 
     def read(self) -> Reading:
         """Everything at about one moment.
@@ -77,18 +89,19 @@ class LogReader:
         """All groups. Those are read again that may have changed.
 
         Every commit and every staging sets the group's znode, and settling leaves all offsets as they are. Hence a
-        group that holds nothing undecided changes only with its znode.
+        group that holds nothing undecided changes only with its znode, or when upkeep expires an offset.
         """
-        kept: dict[str, tuple[int, GroupDescription]] = {}
+        now_ms = self._services.clock.monotonic_ms()
+        kept: dict[str, _Group] = {}
         for group_id, zxid in groups.last_set(self._store).items():
             known = self._groups.get(group_id)
-            if known is None or known[0] != zxid or known[1].undecided:
+            if known is None or known.zxid != zxid or known.described.undecided or now_ms - known.read_ms > GROUP_MS:
                 described = groups.describe(self._store, group_id)
-                known = None if described is None else (zxid, described)
+                known = None if described is None else _Group(zxid, now_ms, described)
             if known is not None:
                 kept[group_id] = known
         self._groups = kept
-        return [described for _, described in kept.values()]
+        return [one.described for one in kept.values()]
 
     def _read_groups(self, reading: Reading, found: Iterable[GroupDescription], seen: LogSnapshot) -> None:
         lags: dict[_Spot, int] = {}

@@ -10,7 +10,7 @@ import pytest
 from oncelog import limits
 from oncelog.clients.producer import Producer
 from oncelog.metrics import catalogue as c
-from oncelog.metrics.logs import LogReader
+from oncelog.metrics.logs import GROUP_MS, LogReader
 from oncelog.metrics.reading import Labels, Reading
 from oncelog.metrics.sources import LedgerSource, LogSource
 from oncelog.protocol.partition import PartitionState
@@ -290,6 +290,20 @@ def test_a_group_is_read_again_once_it_has_changed_and_while_a_transaction_holds
     assert values(committed, c.GROUP_OFFSET)[where] == 2
     assert values(reader.read(), c.GROUP_OFFSET)[where] == 2
     assert store.cost_of(reader.read) == unchanged
+
+
+def test_an_offset_that_upkeep_expires_is_soon_gone_though_its_group_stays(world: LogWorld, reader: LogReader) -> None:
+    world.log.admin.alter_offsets("readers", {tp(0): 0})
+    world.time.sleep_ms(limits.OFFSETS_RETENTION_MS)
+    world.log.admin.alter_offsets("readers", {tp(1): 0})
+    before = values(reader.read(), c.GROUP_OFFSET)
+
+    world.time.sleep_ms(MINUTE_MS)
+    assert world.log.admin.expire_offsets() == ["readers"]
+    world.time.sleep_ms(GROUP_MS)
+
+    assert list(before) == [("readers", TOPIC, "0"), ("readers", TOPIC, "1")]
+    assert list(values(reader.read(), c.GROUP_OFFSET)) == [("readers", TOPIC, "1")]
 
 
 def test_a_group_that_was_deleted_and_made_again_has_its_new_offsets(world: LogWorld, reader: LogReader) -> None:
