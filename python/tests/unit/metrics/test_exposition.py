@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
@@ -16,7 +17,15 @@ from oncelog.errors import StoreUnavailableError, UsageError
 from oncelog.ledger.kinds import all_kinds
 from oncelog.metrics import catalogue as c
 from oncelog.metrics import exposition
-from oncelog.metrics.exposition import Address, CollectorRegistry, ReadingCollector, parse_address, served
+from oncelog.metrics.exposition import (
+    Address,
+    CollectorRegistry,
+    Instruments,
+    ReadingCollector,
+    TextPage,
+    parse_address,
+    served,
+)
 from oncelog.metrics.reading import Reading
 from oncelog.metrics.sources import LogSource, Reopening
 from oncelog.ports import ZnodeStore
@@ -224,6 +233,34 @@ def test_a_page_is_compressed_for_those_who_understand_that(registry: CollectorR
         assert packed.headers["Content-Encoding"] == "gzip"
         assert packed.headers["Content-Type"] == plain.headers["Content-Type"]
         assert parse(gzip.decompress(packed.read()).decode()) == parse(plain.read().decode())
+
+
+def test_a_page_over_http_is_that_of_prometheus_client_again_and_again() -> None:
+    found = CollectorRegistry(auto_describe=False)
+    hostile = 'a"b\\c\nd{e="f"} 1\n# HELP'
+    readings = iter([_of_group(hostile, "b"), _of_group("b")] * 2)
+    counted = Instruments([c.STORE_STEP, c.QUERY_ROWS])
+    found.register(counted)
+    counted.add(c.QUERY_ROWS, 2.5e9, hostile)
+    with served(found, Address("127.0.0.1", 0)) as url:
+        for _ in range(2):
+            counted.observe(c.STORE_STEP, 0.3, "done")
+            assert page_at(url) == page_of(found)
+        page = TextPage(found)
+        for number in range(4):
+            collector = ReadingCollector(lambda: next(readings))
+            found.register(collector)
+            groups = [line for line in page.text().splitlines() if line.startswith(c.GROUP_UNDECIDED.name)]
+            found.unregister(collector)
+            collector.close()
+            assert len(groups) == 2 - number % 2
+
+
+def test_only_a_get_is_answered_with_a_page(registry: CollectorRegistry) -> None:
+    with served(registry, Address("127.0.0.1", 0)) as url, pytest.raises(HTTPError) as refused:
+        urlopen(Request(url, method="DELETE"))
+    assert refused.value.code == 405
+    refused.value.close()
 
 
 def test_packages_with_ledgers_are_looked_for_before_the_first_reading(world: LogWorld) -> None:
