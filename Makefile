@@ -204,7 +204,7 @@ bench-growth: $(READY) ## What operations cost while a log grows; writes docs/gr
 	$(BIN)/python -m benchmarks.growth $(if $(QUICK),--quick)
 	$(if $(QUICK),,$(BIN)/python docs/generate.py)
 
-bench-operations: shims ## What it costs to be watched: observe, a scrape, the page; writes its part of docs/benchmarks.md (QUICK=1: no page)
+bench-operations: shims ## What it costs to be watched: observe, a scrape, the page; writes its part of docs/benchmarks.md (QUICK=1: 5 minutes, no page)
 	$(BIN)/python -m benchmarks.operations $(if $(QUICK),--quick)
 
 bench-quick: shims ## The benchmarks on less data, under 3 minutes

@@ -31,7 +31,7 @@ OBSERVE = "observe"
 def main(arguments: Sequence[str]) -> int:
     """Run what was asked for; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.operations", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer runs, four minutes; writes no page")
+    parser.add_argument("--quick", action="store_true", help="fewer runs, five minutes; writes no page")
     parser.add_argument("--only", nargs="+", choices=[OBSERVE, *OF_PLACES], help="these benchmarks alone")
     options = parser.parse_args(arguments)
     folder = Path(tempfile.mkdtemp(prefix="oncelog-bench-operations-"))

@@ -15,9 +15,8 @@ from benchmarks.report import Finding, median
 EXPLANATION = """\
 The same log and cluster. *Content* is what a browser gets until it has tables to draw: the document, and the first
 event with tables. *At its start* the server has just begun to listen, and has read nothing yet; later it sends what it
-has. The peer is the same.
-*Readings* are those that a viewer was sent in a second while so many have the page open. The peer is the server's
-processor time, as a share of one core; that of a ratio is the share with one viewer."""
+has. The peer is the same as above. *Readings* are those that a viewer was sent in a second while so many have the page
+open; beside them is the server's processor time, as a share of one core, and its ratio to that with one viewer."""
 
 MOST_MS = 500.0
 MOST_READS = 1.0

@@ -31,7 +31,7 @@ GROUPS, OPEN = 10, 20
 WRITTEN = 10
 """Partitions that a change writes to."""
 
-TIMEOUT_MS = 600_000
+TIMEOUT_MS = 900_000
 PAUSE_S = 0.2
 
 
