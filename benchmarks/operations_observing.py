@@ -123,7 +123,7 @@ def run(folder: Path, *, quick: bool) -> list[Finding]:
     findings = []
     with kafka_world.world(folder, has_peer=False, jars=[Path(oncelog.spark.jars())]) as world:
         for name, new_sink in (("log", _log_sink), ("Kafka", lambda world: world.sink(world.topic()))):
-            pairs, rows = (3, 100_000) if quick else (40, 400_000)
+            pairs, rows = (6, 100_000) if quick else (40, 400_000)
             large = Stretches(world, new_sink(world), rows, pairs=pairs, batches=1)
             small = Stretches(world, new_sink(world), 1_000, pairs=pairs, batches=4)
             findings += [*_large(name, large), *_small(name, small)]
