@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup shims format lint test compiled unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions versions-setup once-more integration conformance conformance-versions every-spark soak crash nightly run run-bucket run-cluster run-kafka picture quickstart notebook bench bench-kafka bench-targets bench-growth bench-quick docs docs-version wheel release-check clean
+.PHONY: help setup shims format lint test compiled unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions versions-setup once-more integration conformance conformance-versions every-spark soak crash nightly run run-bucket run-cluster run-kafka picture quickstart notebook bench bench-kafka bench-targets bench-growth bench-operations bench-quick docs docs-version wheel release-check clean
 
 # Tests start hundreds of Python processes: what is imported is compiled once, whatever the caller's shell says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -208,6 +208,9 @@ bench-targets: shims ## Sinks into databases, tables, files and search, and five
 bench-growth: $(READY) ## What operations cost while a log grows; writes docs/growth.md and its curves (QUICK=1: half a minute, no page)
 	$(BIN)/python -m benchmarks.growth $(if $(QUICK),--quick)
 	$(if $(QUICK),,$(BIN)/python docs/generate.py)
+
+bench-operations: shims ## What it costs to be watched: observe, a scrape, the page; writes its part of docs/benchmarks.md (QUICK=1: 5 minutes, no page)
+	$(BIN)/python -m benchmarks.operations $(if $(QUICK),--quick)
 
 bench-quick: shims ## The benchmarks on less data, under 3 minutes
 	$(BIN)/python -m benchmarks --quick

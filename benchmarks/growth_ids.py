@@ -62,7 +62,7 @@ def _made(place: Path, ids: int) -> Path:
             producer.init_transactions()
             with producer.transaction():
                 producer.send("t0", b"value", partition=0)
-        _copy_id(log, topics.partitions_of(log.services.store, "t0")[0], ids)
+        copy_id(log, topics.partitions_of(log.services.store, "t0")[0], ids)
     return place
 
 
@@ -100,7 +100,7 @@ def beside_a_reader(source: ZnodeReader) -> Probe:
     return Probe(write)
 
 
-def _copy_id(log: oncelog.Log, partition: TopicIdPartition, ids: int) -> None:
+def copy_id(log: oncelog.Log, partition: TopicIdPartition, ids: int) -> None:
     """Make more ids that are what the log's only one is: behind a transaction to the partition."""
     store = log.services.store
     stored = transactional_ids.load(store, "writer")

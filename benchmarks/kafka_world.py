@@ -178,13 +178,13 @@ def interleaved(contenders: Mapping[str, Callable[[], float]], runs: int) -> dic
 
 
 @contextmanager
-def world(folder: Path, *, has_peer: bool = True) -> Iterator[World]:
-    """A broker and a session of two cores with both connectors, or with oncelog's alone."""
+def world(folder: Path, *, has_peer: bool = True, jars: Sequence[Path] = ()) -> Iterator[World]:
+    """A broker and a session of two cores with both connectors, or with oncelog's alone, and with further jars."""
     broker = KafkaBroker(folder / "broker", java=_BROKER_JVM, settings=_BROKER_SETTINGS)
     try:
         broker.start()
         broker.wait_until_serving()
-        spark = session(folder, kafka_peer.jars() if has_peer else [])
+        spark = session(folder, [*jars, *(kafka_peer.jars() if has_peer else ())])
         yield World(broker, spark, folder)
         spark.stop()
     finally:

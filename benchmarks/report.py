@@ -64,6 +64,12 @@ def median(values: Sequence[float]) -> float:
     return statistics.median(values)
 
 
+def spread(values: Sequence[float]) -> str:
+    """The median, with the bounds of the middle half of the values."""
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return f"{middle:.3g} ({low:.3g} to {high:.3g})"
+
+
 def section(heading: str, explanation: str, run: Callable[[], Sequence[Finding]]) -> Section:
     """Run a benchmark, and show what it finds."""
     print(f"{heading} ...", flush=True)

@@ -14,7 +14,7 @@ from oncelog.metrics.alerts import ALERTS, render_rules
 from oncelog.ports import ZnodeStore
 from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.brokers import Brokers, KafkaProducers
-from oncelog_kafka.brokers.topics import KafkaTopics
+from oncelog_kafka.brokers.overview import KafkaOverview
 from oncelog_kafka.cluster_options import ClusterCommand, driver, known_ledger_opener, python_driver
 from oncelog_kafka.ledger_store import Settings as Client
 from oncelog_kafka.left_open import LeftOpen, Partitions
@@ -68,7 +68,7 @@ def _source_opener(
             brokers = opening.enter_context(closing(Brokers(client)))
             watched = None
             if asked is not None:
-                watched = Watched(opening.enter_context(closing(KafkaTopics(asked))), topics, groups)
+                watched = Watched(opening.enter_context(closing(KafkaOverview(asked))), topics, groups)
             store = open_ledger()
             opening.pop_all()
             return KafkaSource(brokers, store, watched, asking)

@@ -16,7 +16,7 @@ from oncelog.metrics.ledgers import read_ledgers
 from oncelog.metrics.reading import Holder, Reading
 from oncelog.ports import ZnodeStore
 from oncelog_kafka.brokers import Brokers
-from oncelog_kafka.brokers.topics import KafkaTopics
+from oncelog_kafka.brokers.overview import KafkaOverview
 from oncelog_kafka.inspection import HANGING_BEYOND_MS
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.left_open import PARTITIONS, LeftOpen
@@ -131,7 +131,7 @@ class Watched:
         topics, groups: by name; of a group also the topics that it has committed offsets of.
     """
 
-    asked: KafkaTopics
+    asked: KafkaOverview
     topics: Collection[str]
     groups: Collection[str]
 
@@ -241,17 +241,18 @@ def read_sinks(
 
 
 def read_offsets(reading: Reading, watched: Watched) -> None:
-    """Where the partitions of topics end, and how far groups are behind."""
+    """Where the partitions of topics end, and how far groups are behind; nothing of those whose leader does not say.
+
+    All partitions of a leader are asked about together: one request for each topic would take a scrape's time.
+    """
     committed = watched.asked.committed(watched.groups)
     theirs = {topic for offsets in committed.values() for topic, _ in offsets}
-    extents = watched.asked.topics({*watched.topics, *theirs})
-    for topic, found in extents.items():
-        for number, extent in found.partitions.items():
-            reading.put(STABLE_END, extent.stable, topic, number)
-            reading.put(LOG_END, extent.end, topic, number)
+    found = watched.asked.ends(watched.asked.leaders_of({*watched.topics, *theirs}))
+    for partition, ends in found.items():
+        reading.put(STABLE_END, ends.stable, *partition)
+        reading.put(LOG_END, ends.high_watermark, *partition)
     for group, offsets in committed.items():
-        for (topic, number), offset in offsets.items():
-            if topic in extents and number in extents[topic].partitions:
-                extent = extents[topic].partitions[number]
-                reading.put(GROUP_LAG, max(extent.stable - offset, 0), group, topic, number)
-                reading.put(GROUP_LAG_TO_END, max(extent.end - offset, 0), group, topic, number)
+        for partition, offset in offsets.items():
+            if partition in found:
+                reading.put(GROUP_LAG, max(found[partition].stable - offset, 0), group, *partition)
+                reading.put(GROUP_LAG_TO_END, max(found[partition].high_watermark - offset, 0), group, *partition)

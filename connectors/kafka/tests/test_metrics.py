@@ -6,6 +6,7 @@ import json
 import re
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -22,8 +23,9 @@ from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog.znodes.clock import SystemClock
 from oncelog_kafka import FORMAT_NAME
 from oncelog_kafka import metrics as k
-from oncelog_kafka.brokers import Brokers
-from oncelog_kafka.brokers.topics import KafkaTopics
+from oncelog_kafka.brokers import Brokers, overview
+from oncelog_kafka.brokers.client import answer_to
+from oncelog_kafka.brokers.overview import KafkaOverview
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.left_open import ASKED, LEFT_OPEN
 from oncelog_kafka.metrics import KafkaSource, Watched
@@ -192,7 +194,7 @@ def test_offsets_of_topics_and_groups_that_are_named_end_where_readers_do(world:
     read_to, other = fresh_name("readers"), world.broker.create_topic(fresh_name("other"))
     Transaction(world.broker, f"{world.topic}-a").send(world.topic, "a", "b").stage(read_to, world.topic, 1).commit()
     still_open = Transaction(world.broker, f"{world.topic}-b").send(world.topic, "c")
-    asked = KafkaTopics({"bootstrap_servers": world.broker.address})
+    asked = KafkaOverview({"bootstrap_servers": world.broker.address})
     with closing(asked):
         reading = KafkaSource(world.brokers, None, Watched(asked, [other], [read_to, "nobody"])).read()
     still_open.abort()
@@ -203,3 +205,31 @@ def test_offsets_of_topics_and_groups_that_are_named_end_where_readers_do(world:
     assert of(reading, k.GROUP_LAG_TO_END, read_to, world.topic, "0") == 3
     assert of(reading, k.LOG_END, other, "0") == 0
     assert {group for group, _, _ in reading.values[k.GROUP_LAG]} == {read_to}
+
+
+def test_a_broker_is_asked_for_the_offsets_of_many_topics_as_often_as_for_those_of_one(
+    kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test's topic has two partitions."""
+    names = [topic, *(kafka.create_topic(fresh_name("other"), partitions=3) for _ in range(4))]
+    requests: list[object] = []
+
+    def counted(client: Any, request: Any, node: Any) -> Any:
+        requests.append(request)
+        return answer_to(client, request, node)
+
+    monkeypatch.setattr(overview, "answer_to", counted)
+
+    def read(topics: list[str]) -> tuple[int, Reading]:
+        requests.clear()
+        reading = Reading(k.OFFSETS)
+        k.read_offsets(reading, Watched(asked, topics, ()))
+        return len(requests), reading
+
+    with closing(KafkaOverview({"bootstrap_servers": kafka.address})) as asked:
+        of_one, _ = read([topic])
+        of_all, reading = read([*names, fresh_name("none")])
+
+    assert (of_one, of_all) == (2, 2)
+    assert {name for name, _ in reading.values[k.LOG_END]} == set(names)
+    assert len(reading.values[k.STABLE_END]) == 2 + 4 * 3

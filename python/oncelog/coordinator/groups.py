@@ -259,12 +259,18 @@ def _read_together(
 
 def list_groups(store: ZnodeStore) -> list[str]:
     """Ids of all groups."""
+    return list(last_set(store))
+
+
+def last_set(store: ZnodeStore) -> dict[str, int]:
+    """All groups, by id, with the zxid of the last commit or staging: each sets the group's znode."""
     found = paths_below(store, paths.GROUPS)
-    return sorted(
-        paths.name_at(path)
+    zxids = {
+        paths.name_at(path): znode.stat.mzxid
         for path, znode in zip(found, store.get_many(found), strict=True)
         if znode is not None and not payloads.decode_group(path, znode.data).is_deleted
-    )
+    }
+    return dict(sorted(zxids.items()))
 
 
 def describe(store: ZnodeStore, group_id: str) -> GroupDescription | None:

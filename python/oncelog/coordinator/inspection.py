@@ -5,13 +5,13 @@ Ages are by the store's time, which the caller reads once (znodes/clock.py).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from oncelog.coordinator import owners, transactional_ids
 from oncelog.errors import InvalidProducerIdMappingError
 from oncelog.ledger.kinds import EMBEDDED
-from oncelog.ports import ZnodeReader, ZnodeStore
+from oncelog.ports import Znode, ZnodeReader, ZnodeStore
 from oncelog.protocol.transaction_metadata import TransactionMetadata
 from oncelog.protocol.txn_state import TxnState
 from oncelog.types import Outcome, ProducerIdAndEpoch, TopicPartition
@@ -160,14 +160,14 @@ class LedgerDescription:
 
 def describe_owners(reader: ZnodeReader, owner_paths: Iterable[str], now_ms: int) -> list[OwnerDescription]:
     """Describe the owners at these paths, except those that were settled and deleted meanwhile."""
-    found = (_describe_owner(reader, path, now_ms) for path in owner_paths)
-    return [description for description in found if description is not None]
+    wanted = list(owner_paths)
+    found = [(path, znode) for path, znode in zip(wanted, reader.get_many(wanted), strict=True) if znode is not None]
+    ids = {paths.transactional_id_of(path) for path, _ in found if not paths.is_round(path)}
+    known = transactional_ids.load_many(reader, ids)
+    return [_describe_owner(path, znode, known, now_ms) for path, znode in found]
 
 
-def _describe_owner(reader: ZnodeReader, path: str, now_ms: int) -> OwnerDescription | None:
-    znode = reader.get(path)
-    if znode is None:
-        return None
+def _describe_owner(path: str, znode: Znode, known: Mapping[str, TransactionMetadata], now_ms: int) -> OwnerDescription:
     record = payloads.decode_owner(path, znode.data)
     touched = (_partitions(record.partitions), _groups(record.groups))
     if paths.is_round(path):
@@ -175,7 +175,7 @@ def _describe_owner(reader: ZnodeReader, path: str, now_ms: int) -> OwnerDescrip
         name = _round_name(path)
         return OwnerDescription(path, None, None, name, record.outcome, False, age_ms, record.timeout_ms, *touched)
     transactional_id = paths.transactional_id_of(path)
-    stored = transactional_ids.load(reader, transactional_id)
+    stored = known.get(transactional_id)
     is_prepared = stored is not None and stored.owner == path and stored.prepared
     age_ms = _since(znode.stat.ctime_ms, now_ms)
     return OwnerDescription(

@@ -31,14 +31,22 @@ def load(reader: ZnodeReader, transactional_id: str) -> TransactionMetadata | No
     Raises:
         CorruptDataError: the id's znode cannot be read, or has the metadata of another id.
     """
-    path = paths.transaction(transactional_id)
-    znode = reader.get(path)
-    if znode is None:
-        return None
-    stored = payloads.decode_transaction(path, znode.data)
-    if stored.transactional_id != transactional_id:
-        raise CorruptDataError("a znode holds the metadata of another id", path=path, found=stored.transactional_id)
-    return stored
+    return load_many(reader, [transactional_id]).get(transactional_id)
+
+
+def load_many(reader: ZnodeReader, transactional_ids: Iterable[str]) -> dict[str, TransactionMetadata]:
+    """The same of several ids, read together, without those that are unknown."""
+    wanted = list(transactional_ids)
+    where = [paths.transaction(one) for one in wanted]
+    found = {}
+    for transactional_id, path, znode in zip(wanted, where, reader.get_many(where), strict=True):
+        if znode is None:
+            continue
+        stored = payloads.decode_transaction(path, znode.data)
+        if stored.transactional_id != transactional_id:
+            raise CorruptDataError("a znode holds the metadata of another id", path=path, found=stored.transactional_id)
+        found[transactional_id] = stored
+    return found
 
 
 def owner_outcome(reader: ZnodeReader, metadata: TransactionMetadata | None) -> Outcome | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
 import math
 import threading
@@ -11,16 +12,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import accumulate
-from typing import Final
+from typing import Any, Final
 
 from oncelog.extras import extras
 
 with extras("metrics", part="oncelog.metrics"):
-    from prometheus_client import CollectorRegistry, start_http_server
+    from prometheus_client import CollectorRegistry, make_wsgi_app, start_http_server
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+    from prometheus_client.exposition import gzip_accepted
     from prometheus_client.metrics_core import Metric as Family
     from prometheus_client.parser import text_string_to_metric_families
     from prometheus_client.registry import Collector
+    from prometheus_client.utils import floatToGoString
 
 from oncelog.errors import UsageError
 from oncelog.metrics import catalogue as c
@@ -216,12 +219,68 @@ def served(registry: CollectorRegistry, address: Address) -> Iterator[str]:
             listen=str(address),
             problem=str(problem),
         ) from problem
+    server.set_app(TextPage(registry))
     try:
         yield f"http://{address._replace(port=server.server_port)}/metrics"
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+COMPRESSION: Final = 1
+"""zlib's fastest level. prometheus_client would use its best, which takes 25 times as long to save a fifth more."""
+
+TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+"""Prometheus' text format, which all its versions read."""
+
+
+class TextPage:
+    """A registry's page, as a WSGI application. What series are called is kept from one page to the next.
+
+    prometheus_client puts all names together anew, which takes longer than reading a log. It still answers what is no
+    GET.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._otherwise = make_wsgi_app(registry)
+        self._names: dict[tuple[str, ...], str] = {}
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., object]) -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] != "GET":
+            found: Iterable[bytes] = self._otherwise(environ, start_response)
+            return found
+        page, headers = self.text().encode(), [("Content-Type", TEXT)]
+        if gzip_accepted(environ.get("HTTP_ACCEPT_ENCODING", "")):
+            page = gzip.compress(page, COMPRESSION)
+            headers.append(("Content-Encoding", "gzip"))
+        start_response("200 OK", headers)
+        return [page]
+
+    def text(self) -> str:
+        """The page now."""
+        lines: list[str] = []
+        names: dict[tuple[str, ...], str] = {}
+        for family in self._registry.collect():
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            lines.append(f"# HELP {name} {family.documentation}\n# TYPE {name} {family.type}\n")
+            for sample in family.samples:
+                key = (sample.name, *sample.labels.values())
+                names[key] = series = self._names.get(key) or _series(sample.name, sample.labels)
+                lines.append(f"{series} {floatToGoString(sample.value)}\n")  # type: ignore[no-untyped-call]
+        self._names = names
+        return "".join(lines)
+
+
+def _series(name: str, labels: Mapping[str, str]) -> str:
+    if not labels:
+        return name
+    escaped = ((label, value.translate(_ESCAPES)) for label, value in labels.items())
+    return name + "{" + ",".join([f'{label}="{value}"' for label, value in escaped]) + "}"
+
+
+_ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
 
 
 # Reading --------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TypeVar, cast
+from typing import Final, NamedTuple, TypeVar, cast
 
 from oncelog.clients import offset_lookup
 from oncelog.clients.services import LogServices
@@ -23,6 +23,7 @@ from oncelog.metrics import catalogue as c
 from oncelog.metrics.ledgers import read_ledgers
 from oncelog.metrics.reading import Holder, Reading
 from oncelog.protocol import visibility
+from oncelog.protocol.partition import PartitionState
 from oncelog.types import IsolationLevel, Outcome, TopicIdPartition
 from oncelog.znodes import paths
 from oncelog.znodes.log_payloads import decode_generation
@@ -36,6 +37,18 @@ _Spot = tuple[str, TopicIdPartition, int, int]
 """A group's partition with its committed offset and last stable offset."""
 
 
+GROUP_MS: Final = 600_000
+"""How much longer an offset is shown that upkeep has expired, because nobody has committed it for days."""
+
+
+class _Group(NamedTuple):
+    """A group as it was read, with the zxid of its znode and the time before that."""
+
+    zxid: int
+    read_ms: int
+    described: GroupDescription
+
+
 class LogReader:
     """Reads one log again and again, and remembers what need not be read twice."""
 
@@ -45,6 +58,7 @@ class LogReader:
         self._index_files = services.new_index_files()
         self._lags: dict[_Spot, int] = {}
         self._counts: dict[str, tuple[int, object]] = {}
+        self._groups: dict[str, _Group] = {}
 
     def read(self) -> Reading:
         """Everything at about one moment.
@@ -56,8 +70,7 @@ class LogReader:
         reading = Reading([*c.LOG, *c.LEDGER])
         reading.put(c.LOG_INFO, 1, self._services.cluster_id)
         seen = _alone(snapshot.take_selected(self._store, topics.all_partitions))
-        described = [groups.describe(self._store, group_id) for group_id in groups.list_groups(self._store)]
-        found = [one for one in described if one is not None]
+        found = self._describe_groups()
         held = {owner for one in found for some in one.undecided.values() for owner in some}
         owners = inspection.describe_owners(self._store, {*seen.owners, *held}, now_ms)
         _read_partitions(reading, seen, owners)
@@ -72,6 +85,24 @@ class LogReader:
             read_ledgers(reader, reading, now_ms)
         return reading
 
+    def _describe_groups(self) -> list[GroupDescription]:
+        """All groups. Those are read again that may have changed.
+
+        Every commit and every staging sets the group's znode, and settling leaves all offsets as they are. Hence a
+        group that holds nothing undecided changes only with its znode, or when upkeep expires an offset.
+        """
+        now_ms = self._services.clock.monotonic_ms()
+        kept: dict[str, _Group] = {}
+        for group_id, zxid in groups.last_set(self._store).items():
+            known = self._groups.get(group_id)
+            if known is None or known.zxid != zxid or known.described.undecided or now_ms - known.read_ms > GROUP_MS:
+                described = groups.describe(self._store, group_id)
+                known = None if described is None else _Group(zxid, now_ms, described)
+            if known is not None:
+                kept[group_id] = known
+        self._groups = kept
+        return [one.described for one in kept.values()]
+
     def _read_groups(self, reading: Reading, found: Iterable[GroupDescription], seen: LogSnapshot) -> None:
         lags: dict[_Spot, int] = {}
         for group in found:
@@ -79,7 +110,7 @@ class LogReader:
             for partition, committed in group.offsets.items():
                 if partition not in seen.partitions:  # deleted since
                     continue
-                where = (group.group_id, partition.topic, partition.partition)
+                where = (group.group_id, partition.topic, str(partition.partition))
                 end = seen.partitions[partition].log_end
                 spot = (group.group_id, partition, committed.offset, seen.plan.ends[partition])
                 lags[spot] = self._lag(seen, spot)
@@ -133,21 +164,24 @@ class LogReader:
 
 def _alone(seen: LogSnapshot) -> LogSnapshot:
     """The same with each partition's own last stable offset: what an owner elsewhere holds back does not count."""
-    zxid = seen.plan.snapshot_zxid
     ends = {
-        partition: max(visibility.plan(zxid, {partition: state}, seen.owners).ends[partition], state.log_start)
-        if state.owners
-        else state.log_end
+        partition: _end_alone(seen, partition, state) if state.owners else state.log_end
         for partition, state in seen.partitions.items()
     }
     return replace(seen, plan=replace(seen.plan, ends=ends))
+
+
+def _end_alone(seen: LogSnapshot, partition: TopicIdPartition, state: PartitionState) -> int:
+    owners = {span.owner: seen.owners[span.owner] for span in state.owners}
+    alone = visibility.plan(seen.plan.snapshot_zxid, {partition: state}, owners)
+    return max(alone.ends[partition], state.log_start)
 
 
 def _read_partitions(reading: Reading, seen: LogSnapshot, owners: Iterable[OwnerDescription]) -> None:
     ages = {owner.path: owner.age_ms / 1000 for owner in owners if owner.outcome is Outcome.OPEN}
     oldest: dict[str, float] = {}
     for partition, state in seen.partitions.items():
-        where = (partition.topic, partition.partition)
+        where = (partition.topic, str(partition.partition))
         reading.put(c.LOG_START, state.log_start, *where)
         reading.put(c.LAST_STABLE, seen.plan.ends[partition], *where)
         reading.put(c.LOG_END, state.log_end, *where)

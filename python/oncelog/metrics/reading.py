@@ -72,10 +72,10 @@ class Reading:
 
     def put(self, metric: Metric, value: float, *labels: object) -> None:
         """Note a value. One that was noted for the same labels is replaced."""
-        self._values[metric][tuple(map(_label, labels))] = value
+        self._values[metric][tuple([_label(one) for one in labels])] = value
 
 
 def _label(value: object) -> str:
     """Text that can be encoded: a page that cannot would have no values at all."""
-    text = str(value)
+    text = value if type(value) is str else str(value)
     return text if text.isascii() else text.encode(errors="replace").decode()

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from oncelog.errors import OncelogError
+from oncelog.ledger.kinds import all_kinds
 from oncelog.metrics import catalogue
 from oncelog.metrics.catalogue import Metric
 from oncelog.metrics.ledgers import read_ledgers
@@ -61,6 +62,7 @@ class Reopening:
 
     def __init__(self, open_source: Callable[[], Source]) -> None:
         self._open = open_source
+        all_kinds()  # packages are looked for now, and not in the first reading
         self._source: Source | None = open_source()
 
     def read(self) -> Reading:

@@ -34,12 +34,11 @@ class KafkaOverview(KafkaTopics):
     def leaders(self) -> dict[TopicPartition, int]:
         """All partitions, with who leads them; below 0 if nobody does."""
         with named_errors():
-            described = self._client.describe_topics()
-        return {
-            (topic["name"], one["partition_index"]): -1 if one["error_code"] else one["leader_id"]
-            for topic in described
-            for one in topic["partitions"]
-        }
+            return _leaders(self._client.describe_topics())
+
+    def leaders_of(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
+        """The same of the topics of these names that exist."""
+        return _leaders(self._described(topics))
 
     def ends(self, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, Ends]:
         """Where partitions end, by two requests to each leader. Those whose leader does not say it are left out."""
@@ -71,6 +70,14 @@ class KafkaOverview(KafkaTopics):
             for one in topic.partitions
             if name_of(one.error_code) == "NONE"
         }
+
+
+def _leaders(described: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, int]:
+    return {
+        (topic["name"], one["partition_index"]): -1 if one["error_code"] else one["leader_id"]
+        for topic in described
+        for one in topic["partitions"]
+    }
 
 
 def _latest_request(partitions: Iterable[TopicPartition], isolation: Any) -> Any:

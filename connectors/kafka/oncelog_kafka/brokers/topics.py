@@ -35,10 +35,7 @@ class KafkaTopics:
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicExtent]:
         """The topics of these names that exist, and that this user may see."""
-        wanted = sorted(names)
-        with named_errors():
-            described = self._client.describe_topics(wanted) if wanted else []
-        return {one["name"]: self._extent(one) for one in described if _exists(one)}
+        return {one["name"]: self._extent(one) for one in self._described(names)}
 
     def committed(self, groups: Iterable[str]) -> dict[str, dict[tuple[str, int], int]]:
         """The committed offsets of groups, by topic and partition. A group that nobody knows has none."""
@@ -49,6 +46,13 @@ class KafkaTopics:
             group: {(place.topic, place.partition): one.offset for place, one in offsets.items() if one.offset >= 0}
             for group, offsets in found.items()
         }
+
+    def _described(self, names: Iterable[str]) -> list[Mapping[str, Any]]:
+        """The topics of these names that exist, as kafka-python describes them."""
+        wanted = sorted(names)
+        with named_errors():
+            described = self._client.describe_topics(wanted) if wanted else []
+        return [one for one in described if _exists(one)]
 
     def _extent(self, described: Mapping[str, Any]) -> TopicExtent:
         name = described["name"]

@@ -21,16 +21,17 @@ from oncelog.extras import extras
 
 with extras("zookeeper", part="oncelog.znodes.zookeeper"):
     from kazoo.client import KazooClient
-    from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
+    from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError, UnimplementedError
     from kazoo.protocol.states import KazooState
     from kazoo.retry import KazooRetry
     from kazoo.security import ANYONE_ID_UNSAFE, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, Permissions
 
-from oncelog.errors import StoreAccessError, UsageError
+from oncelog.errors import InvariantViolation, StoreAccessError, UsageError
 from oncelog.ports import Check, Create, Delete, Op, Set, Stat, Znode
 from oncelog.znodes.errors import MultiFailedError
 from oncelog.znodes.rules import ROOT, join_path, split_path
 from oncelog.znodes.watching import has_changed
+from oncelog.znodes.zookeeper import reads
 from oncelog.znodes.zookeeper.address import ZookeeperAddress
 from oncelog.znodes.zookeeper.credentials import Auth
 from oncelog.znodes.zookeeper.failures import NoAnswerError, is_by_another, refusal_of, translated
@@ -102,9 +103,16 @@ class Session:
         self._answer(self._client.sync_async(self._root), deadline_s)
 
     def get_many(self, paths: Iterable[str], deadline_s: float) -> list[Znode | None]:
-        """The znode at each path; all requests are sent at once."""
-        asked = [self._client.get_async(self._place(path)) for path in paths]
-        return [self._znode(request, deadline_s) for request in asked]
+        """The znode at each path, read together if the servers can; all requests are sent at once."""
+        places = [self._place(path) for path in paths]
+        if len(places) < 2 or self._address.servers in reads.APART:
+            asked = [self._client.get_async(place) for place in places]
+            return [self._znode(request, deadline_s) for request in asked]
+        return [
+            self._found(one)
+            for request in reads.read_many(self._client, places)
+            for one in self._answer_together(request, deadline_s)
+        ]
 
     def await_change(self, paths: Iterable[str], since_zxid: int, timeout_s: float, deadline_s: float) -> None:
         """Return once one of these znodes was written after `since_zxid`, or is gone, or after `timeout_s`.
@@ -256,7 +264,26 @@ class Session:
             data, stat = self._answer(request, deadline_s)
         except NoNodeError:
             return None
-        return Znode(data or b"", Stat(stat.czxid, stat.mzxid, stat.ctime, stat.mtime, stat.version))
+        return _znode(data, stat)
+
+    def _answer_together(self, request: Any, deadline_s: float) -> list[Any]:
+        """The answer to a request for several znodes. Servers that do not know it end the session with their answer."""
+        try:
+            answer: list[Any] = self._answer(request, deadline_s)
+        except InvariantViolation:
+            if not isinstance(request.exception, UnimplementedError):
+                raise
+            reads.APART.add(self._address.servers)
+            raise NoAnswerError("the servers are older than 3.6") from None
+        return answer
+
+    def _found(self, one: Any) -> Znode | None:
+        """A part of such an answer."""
+        if isinstance(one, NoNodeError):
+            return None
+        if isinstance(one, Exception):
+            raise translated(one, zookeeper=str(self._address))
+        return _znode(*one)
 
     def _answer(self, request: Any, deadline_s: float) -> Any:
         """Wait for the answer. Refusals are raised unchanged, all other errors as in `translated`."""
@@ -272,6 +299,10 @@ class Session:
             raise translated(error, zookeeper=str(self._address)) from None
         self.seen_zxid = max(self.seen_zxid, self._client.last_zxid)
         return answer
+
+
+def _znode(data: bytes | None, stat: Any) -> Znode:
+    return Znode(data or b"", Stat(stat.czxid, stat.mzxid, stat.ctime, stat.mtime, stat.version))
 
 
 def _identification(address: ZookeeperAddress) -> dict[str, Any]:

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
 from oncelog.errors import StoreUnavailableError, UsageError
+from oncelog.ledger.kinds import all_kinds
 from oncelog.metrics import catalogue as c
 from oncelog.metrics import exposition
-from oncelog.metrics.exposition import Address, CollectorRegistry, ReadingCollector, parse_address, served
+from oncelog.metrics.exposition import (
+    Address,
+    CollectorRegistry,
+    Instruments,
+    ReadingCollector,
+    TextPage,
+    parse_address,
+    served,
+)
 from oncelog.metrics.reading import Reading
 from oncelog.metrics.sources import LogSource, Reopening
 from oncelog.ports import ZnodeStore
 from oncelog.znodes import paths
 from tests.support.log.logs import TOPIC, LogWorld, log_world, partition, send, tp
-from tests.support.log.pages import check_catalogued, page_at, page_of, value
+from tests.support.log.pages import check_catalogued, page_at, page_of, parse, value
 from tests.support.log.wrapped import WrappedStore
 
 
@@ -79,7 +90,7 @@ def test_who_is_away_is_down_and_has_no_stale_values_and_comes_back(
     assert [value(page, c.TOPICS) for page in (before, *away, after)] == [1, None, None, None, 5]
     assert value(away[-1], c.READ_ERRORS, error="StoreUnavailableError") == 3
     assert value(after, c.READS) == 5
-    warning, good_news = caplog.records
+    warning, good_news = (one for one in caplog.records if one.name == exposition.__name__)
     assert "serves oncelog_up 0" in warning.getMessage()
     assert good_news.getMessage() == "the exporter can read again"
 
@@ -212,6 +223,55 @@ def test_damaged_metadata_is_an_error_that_is_counted_and_no_page_without_an_ans
     collector.close()
     assert [value(page, c.UP) for page in (before, damaged, after)] == [1, 0, 1]
     assert value(damaged, c.READ_ERRORS, error="CorruptDataError") == 1
+
+
+def test_a_page_is_compressed_for_those_who_understand_that(registry: CollectorRegistry) -> None:
+    with served(registry, Address("127.0.0.1", 0)) as url:
+        plain, packed = urlopen(url), urlopen(Request(url, headers={"Accept-Encoding": "deflate, gzip;q=1.0"}))
+
+        assert plain.headers["Content-Encoding"] is None
+        assert packed.headers["Content-Encoding"] == "gzip"
+        assert packed.headers["Content-Type"] == plain.headers["Content-Type"]
+        assert parse(gzip.decompress(packed.read()).decode()) == parse(plain.read().decode())
+
+
+def test_a_page_over_http_is_that_of_prometheus_client_again_and_again() -> None:
+    found = CollectorRegistry(auto_describe=False)
+    hostile = 'a"b\\c\nd{e="f"} 1\n# HELP'
+    readings = iter([_of_group(hostile, "b"), _of_group("b")] * 2)
+    counted = Instruments([c.STORE_STEP, c.QUERY_ROWS])
+    found.register(counted)
+    counted.add(c.QUERY_ROWS, 2.5e9, hostile)
+    with served(found, Address("127.0.0.1", 0)) as url:
+        for _ in range(2):
+            counted.observe(c.STORE_STEP, 0.3, "done")
+            assert page_at(url) == page_of(found)
+        page = TextPage(found)
+        for number in range(4):
+            collector = ReadingCollector(lambda: next(readings))
+            found.register(collector)
+            groups = [line for line in page.text().splitlines() if line.startswith(c.GROUP_UNDECIDED.name)]
+            found.unregister(collector)
+            collector.close()
+            assert len(groups) == 2 - number % 2
+
+
+def test_only_a_get_is_answered_with_a_page(registry: CollectorRegistry) -> None:
+    with served(registry, Address("127.0.0.1", 0)) as url, pytest.raises(HTTPError) as refused:
+        urlopen(Request(url, method="DELETE"))
+    assert refused.value.code == 405
+    refused.value.close()
+
+
+def test_packages_with_ledgers_are_looked_for_before_the_first_reading(world: LogWorld) -> None:
+    all_kinds.cache_clear()
+    source = Reopening(lambda: LogSource(world.open(Unplugged(world.store()))))
+    misses = all_kinds.cache_info().misses
+
+    source.read()
+
+    assert (misses, all_kinds.cache_info().misses) == (1, 1)
+    source.close()
 
 
 def test_a_port_that_is_taken_is_named(registry: CollectorRegistry) -> None:

@@ -10,7 +10,7 @@ import pytest
 from oncelog import limits
 from oncelog.clients.producer import Producer
 from oncelog.metrics import catalogue as c
-from oncelog.metrics.logs import LogReader
+from oncelog.metrics.logs import GROUP_MS, LogReader
 from oncelog.metrics.reading import Labels, Reading
 from oncelog.metrics.sources import LedgerSource, LogSource
 from oncelog.protocol.partition import PartitionState
@@ -264,6 +264,73 @@ def test_what_a_reading_costs_does_not_depend_on_the_number_of_ids_and_lags_are_
     assert costs[1] < costs[0]
     assert counted_anew == costs[1] + 1 + 50  # one list of their names
     assert store.cost_of(reader.read) == costs[1]
+
+
+def test_a_group_is_read_again_once_it_has_changed_and_while_a_transaction_holds_its_offsets(world: LogWorld) -> None:
+    send(world.log.producer(), b"a", b"b")
+    world.log.admin.alter_offsets("readers", {tp(): 0})
+    store = CountedStore(world.store())
+    reader = LogReader(world.open(store).services)
+    staged = started(world.log, "stages")
+    reader.read()
+    unchanged = store.cost_of(reader.read)
+
+    staged.begin_transaction()
+    staged.send_offsets_to_transaction({tp(): 2}, "readers")
+    held = reader.read()
+    costs_more = store.cost_of(reader.read)
+    staged.commit_transaction()
+    committed = reader.read()
+    world.settle()
+    reader.read()
+
+    where = ("readers", TOPIC, "0")
+    assert values(held, c.GROUP_OFFSET)[where] == 0
+    assert costs_more > unchanged
+    assert values(committed, c.GROUP_OFFSET)[where] == 2
+    assert values(reader.read(), c.GROUP_OFFSET)[where] == 2
+    assert store.cost_of(reader.read) == unchanged
+
+
+def test_an_offset_that_upkeep_expires_is_soon_gone_though_its_group_stays(world: LogWorld, reader: LogReader) -> None:
+    world.log.admin.alter_offsets("readers", {tp(0): 0})
+    world.time.sleep_ms(limits.OFFSETS_RETENTION_MS)
+    world.log.admin.alter_offsets("readers", {tp(1): 0})
+    before = values(reader.read(), c.GROUP_OFFSET)
+
+    world.time.sleep_ms(MINUTE_MS)
+    assert world.log.admin.expire_offsets() == ["readers"]
+    world.time.sleep_ms(GROUP_MS)
+
+    assert list(before) == [("readers", TOPIC, "0"), ("readers", TOPIC, "1")]
+    assert list(values(reader.read(), c.GROUP_OFFSET)) == [("readers", TOPIC, "1")]
+
+
+def test_a_group_that_was_deleted_and_made_again_has_its_new_offsets(world: LogWorld, reader: LogReader) -> None:
+    world.log.admin.alter_offsets("readers", {tp(0): 0})
+    before = values(reader.read(), c.GROUP_OFFSET)
+    world.log.admin.delete_group("readers")
+    between = values(reader.read(), c.GROUP_OFFSET)
+    world.log.admin.alter_offsets("readers", {tp(1): 0})
+
+    assert [list(one) for one in (before, between, values(reader.read(), c.GROUP_OFFSET))] == [
+        [("readers", TOPIC, "0")],
+        [],
+        [("readers", TOPIC, "1")],
+    ]
+
+
+def test_open_transactions_are_asked_for_together(world: LogWorld) -> None:
+    store = CountedStore(world.store())
+    reader = LogReader(world.open(store).services)
+    left_open(world, "first", 0)
+    one = store.requests_of(reader.read)
+    for number in range(5):
+        left_open(world, f"id-{number}", 1)
+    reader.read()
+
+    assert values(reader.read(), c.TRANSACTIONS)["open",] == 6
+    assert store.requests_of(reader.read) <= one
 
 
 def test_reading_writes_nothing(world: LogWorld, reader: LogReader) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 from shutil import rmtree
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_digest_acl
 
 import oncelog
 from oncelog.errors import (
@@ -26,7 +28,7 @@ from oncelog.limits import MULTI_MAX_BYTES, MULTI_MAX_OPS
 from oncelog.ports import Check, Create, Delete, Op, Set
 from oncelog.znodes import paths
 from oncelog.znodes.errors import StaleStepError
-from oncelog.znodes.zookeeper import ZookeeperZnodeStore
+from oncelog.znodes.zookeeper import ZookeeperZnodeStore, reads
 from oncelog.znodes.zookeeper.address import CHROOT_MAX_LENGTH
 from tests.support.servers.proxy import SYNC, Loss, Proxy, proxied
 from tests.support.servers.zookeeper import ZookeeperServer, running_server
@@ -63,6 +65,45 @@ def test_a_multi_over_the_limits_never_reaches_the_server(zookeeper: ZookeeperSe
             store.multi(ops)
         assert store.children("/") == []
         assert proxy.multis == 0
+
+
+# Reads of many
+
+
+def test_many_are_read_in_their_order_with_those_that_are_not_there(zookeeper: ZookeeperServer) -> None:
+    names = [f"/{number:03}" for number in range(2 * reads.TOGETHER + 1)]
+    with closing(ZookeeperZnodeStore(f"zk://{zookeeper.address}{zookeeper.chroot()}")) as store:
+        store.multi([Create(name, name.encode()) for name in names])
+        found = store.get_many([*names, "/missing", "/000", "/"])
+
+        assert [znode and znode.data for znode in found] == [*(name.encode() for name in names), None, b"/000", b""]
+        assert found[:3] == [store.get(name) for name in names[:3]]
+
+
+def test_servers_that_read_none_together_are_asked_for_each_apart(
+    zookeeper: ZookeeperServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real server gets a request that it does not know, as one before 3.6 does."""
+    monkeypatch.setattr(reads.ReadMany, "type", 99)
+    monkeypatch.setattr(reads, "APART", set())
+    with closing(ZookeeperZnodeStore(f"zk://{zookeeper.address}{zookeeper.chroot()}")) as store:
+        store.multi([Create("/a", b"first"), Create("/b")])
+        for _ in range(2):
+            assert [znode and znode.data for znode in store.get_many(["/a", "/b", "/c"])] == [b"first", b"", None]
+    assert {zookeeper.address} == reads.APART
+
+
+def test_one_of_many_that_may_not_be_read_is_an_error(zookeeper: ZookeeperServer) -> None:
+    with closing(ZookeeperZnodeStore(f"zk://{zookeeper.address}{zookeeper.chroot()}")) as store:
+        store.multi([Create("/a"), Create("/b")])
+        client = KazooClient(zookeeper.address)
+        client.start()
+        client.set_acls(f"{store.address.chroot}/b", [make_digest_acl("somebody", "else", read=True)])
+        client.stop()
+        client.close()
+        with pytest.raises(StoreAccessError):
+            store.get_many(["/a", "/b"])
+        assert store.get("/a") is not None
 
 
 # Servers that do not answer
