@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup shims format lint test compiled unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions versions-setup once-more integration conformance conformance-versions every-spark soak crash nightly run run-bucket run-cluster run-kafka picture quickstart notebook bench bench-kafka bench-targets bench-growth bench-operations bench-quick docs docs-version wheel release-check clean
+.PHONY: help setup shims format lint test warm unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions versions-setup once-more integration conformance conformance-versions every-spark soak crash nightly run run-bucket run-cluster run-kafka picture quickstart notebook bench bench-kafka bench-targets bench-growth bench-operations bench-quick docs docs-version wheel release-check clean
 
 # Tests start hundreds of Python processes: what is imported is compiled once, whatever the caller's shell says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -80,13 +80,15 @@ lint: $(READY) ## Style, types, import direction, spelling, what the forge reads
 unit: WORKERS = 3
 test once-more crash: WORKERS = 4
 
-# Four workers that begin on a clean clone would each compile all tests. Here one does, while the type checker runs.
 test: ## Lint and every test but those of `make once-more` and `make crash`
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync lint compiled $(BUILDABLE)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync lint warm $(BUILDABLE)
 	$(PYTEST) -m "$(DAILY)"
 
-compiled: $(READY)
-	@$(BIN)/python -m pytest --collect-only --quiet >/dev/null 2>&1 || true # the tests will say what is wrong
+# On a clean clone each worker would compile all tests, and all would wait for one that makes the archive of Spark's
+# classes. Here both are done once, while the type checker has the other core. The tests themselves say what is wrong.
+warm: $(READY)
+	@$(BIN)/python -m pytest --collect-only --quiet >/dev/null 2>&1 || true
+	@cd python && ../$(BIN)/python -m tests.support.spark.spark_home >/dev/null 2>&1 || true
 
 # Quick tests sync thousands of small files. Where a gigabyte of memory may be a disk, they do it there.
 MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 1000000 ] 2>/dev/null && echo /dev/shm)
@@ -140,7 +142,7 @@ versions: ## The tests on Spark and of the connector's streams once more, on oth
 	done
 
 versions-setup: ## Create the environments of `make versions`
-	@for release in $(RELEASES); do $(MAKE) --no-print-directory setup SPARK=$$release; done
+	@for release in $(RELEASES); do $(MAKE) --no-print-directory setup warm SPARK=$$release; done
 
 every-spark: shims
 	$(PYTEST) python/tests/spark connectors/kafka/tests -m "every_spark and not once_more"

@@ -88,16 +88,29 @@ def describe(settings: Settings, transactional_id: str) -> None:
 
 
 @txn.command(example=f"{_NAMED}oncelog kafka txn abort --prefix delayed")
-@click.option("--prefix", required=True, help="The sink's prefix.")
+@click.option("--prefix", help="The sink's prefix.")
+@click.option("--transactional-id", help="Of a program that is no sink.")
 @click.pass_obj
-def abort(settings: Settings, prefix: str) -> None:
-    """Abort what a sink has left open and undecided. Decided batches are never aborted."""
-    with cluster_options.ledger(settings) as store, cluster() as brokers:
-        aborted = inspection.abort_open(brokers, store, prefix)
-    if settings.as_json:
-        show_json({"prefix": prefix, "aborted": aborted})
+def abort(settings: Settings, prefix: str | None, transactional_id: str | None) -> None:
+    """Abort what a sink, or another program, left open and undecided.
+
+    Decided batches of a sink are never aborted. A producer with the transactional id that is still alive can write no
+    more.
+    """
+    if prefix is not None and transactional_id is None:
+        with cluster_options.ledger(settings) as store, cluster() as brokers:
+            aborted = inspection.abort_open(brokers, store, prefix)
+    elif transactional_id is not None and prefix is None:
+        with cluster() as brokers:
+            was_open = inspection.abort_of_other_program(brokers, transactional_id)
+        aborted = [transactional_id] if was_open else []
     else:
-        show_table(("aborted",), [(name,) for name in aborted], empty=f"{printable(prefix)} has nothing undecided open")
+        raise click.UsageError("Give either --prefix or --transactional-id.")
+    if settings.as_json:
+        show_json({"prefix": prefix, "transactional_id": transactional_id, "aborted": aborted})
+    else:
+        whose = printable(prefix or transactional_id or "")
+        show_table(("aborted",), [(name,) for name in aborted], empty=f"{whose} has nothing undecided open")
 
 
 txn.add_command(find_hanging)

@@ -1,7 +1,7 @@
 """What operators ask about Kafka's transactions and a sink's ledger. Returns values; cli.py prints them.
 
-Only two functions end transactions: `abort_open`, which leaves alone what a decision names, and `accept_loss`, which
-completes a decided batch as far as possible.
+Only three functions end transactions: `abort_open`, which leaves alone what a decision names, `abort_of_other_program`,
+and `accept_loss`, which completes a decided batch as far as possible.
 """
 
 from __future__ import annotations
@@ -123,12 +123,17 @@ def describe_transactions(brokers: Brokers, transactional_ids: Sequence[str]) ->
     Raises:
         UsageError: they do not know one of them.
     """
+    found = _known(brokers, transactional_ids)
+    now_ms = brokers.clock.now_ms()
+    return [_description(one, now_ms) for one in found]
+
+
+def _known(brokers: Brokers, transactional_ids: Sequence[str]) -> list[Transaction]:
     found = brokers.describe(transactional_ids)
     unknown = [name for name in transactional_ids if name not in found]
     if unknown:
         raise UsageError("the brokers know no such transactional id", unknown=unknown)
-    now_ms = brokers.clock.now_ms()
-    return [_description(found[name], now_ms) for name in transactional_ids]
+    return [found[name] for name in transactional_ids]
 
 
 def find_hanging(brokers: Brokers) -> list[TransactionDescription]:
@@ -157,6 +162,29 @@ def abort_open(brokers: Brokers, store: ZnodeStore, prefix: str) -> list[str]:
     described = brokers.describe(undecided)
     brokers.fence(described, max((one.timeout_ms for one in described.values()), default=1))
     return sorted(described)
+
+
+def abort_of_other_program(brokers: Brokers, transactional_id: str) -> bool:
+    """Abort the open transaction of a program that is no sink, and fence its producer, as its next start would.
+
+    Returns:
+        Whether a transaction was open.
+
+    Raises:
+        UsageError: the id has the form of a sink's, whose ledger has to say what is undecided; or nobody knows it.
+    """
+    sinks = ParticipantId.parse(transactional_id)
+    if sinks is not None:
+        raise UsageError(
+            "this is the id of a sink, and a batch of it may be decided: abort what is not by the sink's prefix",
+            transactional_id=transactional_id,
+            prefix=sinks.prefix,
+        )
+    (found,) = _known(brokers, [transactional_id])
+    if found.state != ONGOING:
+        return False
+    brokers.fence([transactional_id], found.timeout_ms)
+    return True
 
 
 def accept_loss(brokers: Brokers, store: ZnodeStore, prefix: str) -> list[CompletedRound]:

@@ -210,8 +210,8 @@ def test_offsets_of_topics_and_groups_that_are_named_end_where_readers_do(world:
 def test_a_broker_is_asked_for_the_offsets_of_many_topics_as_often_as_for_those_of_one(
     kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The test's topic has two partitions."""
     names = [topic, *(kafka.create_topic(fresh_name("other"), partitions=3) for _ in range(4))]
+    partitions = 2 + 4 * 3
     requests: list[object] = []
 
     def counted(client: Any, request: Any, node: Any) -> Any:
@@ -227,9 +227,10 @@ def test_a_broker_is_asked_for_the_offsets_of_many_topics_as_often_as_for_those_
         return len(requests), reading
 
     with closing(KafkaOverview({"bootstrap_servers": kafka.address})) as asked:
+        until(lambda: len(read(names)[1].values[k.STABLE_END]) == partitions)  # leaders take office
         of_one, _ = read([topic])
         of_all, reading = read([*names, fresh_name("none")])
 
     assert (of_one, of_all) == (2, 2)
     assert {name for name, _ in reading.values[k.LOG_END]} == set(names)
-    assert len(reading.values[k.STABLE_END]) == 2 + 4 * 3
+    assert len(reading.values[k.STABLE_END]) == partitions

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from confluent_kafka import KafkaException
 from pyspark.sql import SparkSession
 
 from oncelog import metadata
@@ -26,7 +27,7 @@ from oncelog_kafka.ledger import Ledger
 from oncelog_kafka.participants import Participant
 from oncelog_kafka.target import KafkaTarget
 from tests.support.connectors.kafka_sink import numbered, prepare, rows, values
-from tests.support.servers.kafka import KafkaBroker, fresh_name
+from tests.support.servers.kafka import KafkaBroker, Transaction, fresh_name
 
 FINGERPRINT = "fp"
 
@@ -166,6 +167,33 @@ def test_abort_ends_what_is_not_decided(world: World) -> None:
     assert world.json("txn", "abort", "--prefix", world.prefix)["aborted"] == []
     assert world.json("batch", "show", world.prefix)["batch"]["state"] == "abort"
     assert world.values() == []
+
+
+def test_the_transaction_of_another_program_is_aborted_by_its_id(world: World) -> None:
+    name = fresh_name("loader")
+    left_open = Transaction(world.broker, name).send(world.topic, "of a dead loader")
+    asked = "txn", "abort", "--transactional-id"
+
+    assert world.json(*asked, name)["aborted"] == [name]
+    assert world.json(*asked, name)["aborted"] == []
+    with pytest.raises(KafkaException, match="fenced"):
+        left_open.commit()
+    assert world.values() == []
+
+
+def test_what_may_be_decided_is_not_aborted_by_an_id(world: World) -> None:
+    decided = world.stop_behind_the_decision()
+    one = decided.record.participants[0].transactional_id
+    asked = "txn", "abort", "--transactional-id"
+
+    refused = [world.ask(*asked, one), world.ask(*asked, "nobody's"), world.ask(*asked, "x", "--prefix", world.prefix)]
+    world.finish(decided)
+
+    expected = "a batch of it may be decided", "the brokers know no such", "Give either --prefix or --transactional-id"
+    for answer, said in zip(refused, expected, strict=True):
+        assert answer.exit_code != 0
+        assert said in answer.stderr
+    assert world.values() == numbered(10)
 
 
 def test_abort_leaves_alone_what_is_decided(world: World) -> None:

@@ -51,7 +51,7 @@ def elsewhere(python: Path | str) -> dict[str, str]:
 
 @cache
 def lean_spark_home() -> Path:
-    """The folder. Who asks first makes it, in half a minute; who asks meanwhile waits for that."""
+    """The folder. Who asks first makes it, in half a minute; who asks meanwhile waits for that. `make warm` asks."""
     home = BUILD / f"spark-home-{version('pyspark')}-{_marks_of_origin()}"
     if not _archive(home).exists():
         home.mkdir(parents=True, exist_ok=True)
@@ -115,3 +115,7 @@ def _make_archive(home: Path) -> None:
         if done.returncode or not new.exists():
             raise RuntimeError(f"no archive of classes was made:\n{done.stdout[-4000:]}")
         new.rename(_archive(home))
+
+
+if __name__ == "__main__":
+    lean_spark_home()
