@@ -182,7 +182,7 @@ class Watch:
             time.sleep(0.5)
 
 
-@pytest.mark.walk("no alert fires in peace")
+@pytest.mark.walk("alerts")
 def test_no_alert_fires_while_queries_work_and_are_started_again(spark: SparkSession, tmp_path: Path) -> None:
     require_prometheus()
     require_shims()

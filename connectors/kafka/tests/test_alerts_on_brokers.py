@@ -57,7 +57,7 @@ def test_a_marker_that_was_left_out_is_an_alert_until_it_is_written(release: str
         assert sorted(hangs.values()) == ["lost", "seen"]
 
 
-@pytest.mark.walk("brokers leave transactions open")
+@pytest.mark.walk("alerts")
 def test_a_broker_leaves_out_the_marker_of_a_partition_without_a_leader(tmp_path: Path) -> None:
     """KAFKA-20734, by nothing but a kill -9: the only copy is away while its transaction is committed.
 
@@ -86,7 +86,7 @@ def test_a_broker_leaves_out_the_marker_of_a_partition_without_a_leader(tmp_path
         assert (before, values(brokers.first, topic)) == ([], ["1", "2"])
 
 
-@pytest.mark.walk("brokers leave transactions open")
+@pytest.mark.walk("alerts")
 def test_what_a_coordinator_does_not_abort_in_time_is_an_alert_until_the_operator_aborts_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
