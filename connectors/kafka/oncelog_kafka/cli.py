@@ -92,7 +92,7 @@ def describe(settings: Settings, transactional_id: str) -> None:
 @click.option("--transactional-id", help="Of a program that is no sink.")
 @click.pass_obj
 def abort(settings: Settings, prefix: str | None, transactional_id: str | None) -> None:
-    """Abort what a sink, or another program, left open and undecided.
+    """Abort what a sink or a program left open and undecided.
 
     Decided batches of a sink are never aborted. A producer with the transactional id that is still alive can write no
     more.
