@@ -217,7 +217,7 @@ class KafkaBroker(ServerProcess):
             offset: the next offset to read.
             metadata: a text that is kept with the offset.
         """
-        from kafka.errors import KafkaError
+        from kafka.errors import KafkaError, NoError
         from kafka.structs import OffsetAndMetadata, TopicPartition
 
         wanted = {TopicPartition(topic, partition): OffsetAndMetadata(offset, metadata, -1)}
@@ -225,8 +225,10 @@ class KafkaBroker(ServerProcess):
         with self.admin() as admin:
             while True:
                 try:
-                    admin.alter_group_offsets(group_id, wanted)
-                    return
+                    (answer,) = admin.alter_group_offsets(group_id, wanted).values()
+                    if answer is NoError:
+                        return
+                    raise answer(f"the offset of {group_id} was not committed")
                 except KafkaError as error:  # a new broker has no group coordinator until the first request
                     if not error.retriable or time.monotonic() > deadline_s:
                         raise
