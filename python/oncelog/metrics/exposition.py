@@ -239,7 +239,7 @@ class TextPage:
     """A registry's page, as a WSGI application. What series are called is kept from one page to the next.
 
     prometheus_client puts all names together anew, which takes longer than reading a log. It still answers what is no
-    GET.
+    GET, and what is asked for beside the page.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -248,7 +248,7 @@ class TextPage:
         self._names: dict[tuple[str, ...], str] = {}
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., object]) -> Iterable[bytes]:
-        if environ["REQUEST_METHOD"] != "GET":
+        if (environ["REQUEST_METHOD"], environ["PATH_INFO"]) != ("GET", "/metrics"):
             found: Iterable[bytes] = self._otherwise(environ, start_response)
             return found
         page, headers = self.text().encode(), [("Content-Type", TEXT)]

@@ -263,6 +263,12 @@ def test_only_a_get_is_answered_with_a_page(registry: CollectorRegistry) -> None
     refused.value.close()
 
 
+def test_a_browser_that_asks_for_an_icon_has_nothing_read(registry: CollectorRegistry, switch: Switch) -> None:
+    with served(registry, Address("127.0.0.1", 0)) as url:
+        icon = urlopen(url.replace("/metrics", "/favicon.ico")).read()
+    assert (icon, switch.reads) == (b"", 0)
+
+
 def test_packages_with_ledgers_are_looked_for_before_the_first_reading(world: LogWorld) -> None:
     all_kinds.cache_clear()
     source = Reopening(lambda: LogSource(world.open(Unplugged(world.store()))))
