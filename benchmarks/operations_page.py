@@ -33,15 +33,13 @@ def _of(place: Place, *, quick: bool) -> Iterator[Finding]:
     first, following, peer = [], [], []
     for _ in range(starts):
         with served(*place.page) as server:
-            first.append(_visit_ms(server))
+            first.append(taken_ms(server.visit))
     with served(*place.page) as server:
         server.visit()
         for _ in range(times):
             place.change()
-            following.append(_visit_ms(server))
-            began = time.perf_counter()
-            place.read()
-            peer.append(taken_ms(began))
+            following.append(taken_ms(server.visit))
+            peer.append(taken_ms(place.read))
         yield within(f"{place.name}: content at its start", first, peer, MOST_MS)
         yield within(f"{place.name}: content later", following, peer, MOST_MS)
         shares: list[float] = []
@@ -51,12 +49,6 @@ def _of(place: Place, *, quick: bool) -> Iterator[Finding]:
             what = f"{place.name}: readings a second, {viewers} viewers"
             texts = f"{readings:.2f}", f"{share:.0%} of a core"
             yield Finding(what, *texts, share / shares[0], f"≤ {MOST_READS:g}", readings <= MOST_READS)
-
-
-def _visit_ms(server: Served) -> float:
-    began = time.perf_counter()
-    server.visit()
-    return taken_ms(began)
 
 
 def _looked_at(server: Served, viewers: int, seconds: float) -> tuple[float, float]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from benchmarks.operations_places import Place
-from benchmarks.operations_served import Served, served, taken_ms
+from benchmarks.operations_served import served, taken_ms
 from benchmarks.report import Finding, median, spread
 from oncelog.metrics.exposition import FRESH_SECONDS
 
@@ -32,15 +31,15 @@ def _of(place: Place, *, starts: int, times: int) -> list[Finding]:
     first, following, peer = [], [], []
     for _ in range(starts):
         with served(*place.scrape) as exporter:
-            first.append(_scrape_ms(exporter))
+            first.append(taken_ms(exporter.scrape))
     with served(*place.scrape) as exporter:
-        _scrape_ms(exporter)
+        exporter.scrape()
         computed = exporter.cpu_seconds()
         for _ in range(times):
             time.sleep(FRESH_SECONDS)
             place.change()
-            following.append(_scrape_ms(exporter))
-            peer.append(_ms(place.read))
+            following.append(taken_ms(exporter.scrape))
+            peer.append(taken_ms(place.read))
         cpu_ms = (exporter.cpu_seconds() - computed) / times * 1000
     return [
         within(f"{place.name}: the first scrape", first, peer, MOST_MS),
@@ -54,18 +53,3 @@ def within(what: str, ours: list[float], peer: list[float], most_ms: float) -> F
     texts = f"{spread(ours)} ms", f"{spread(peer)} ms bare reads"
     taken = median(ours)
     return Finding(what, *texts, taken / median(peer), f"≤ {most_ms:.0f} ms", taken <= most_ms)
-
-
-def _scrape_ms(exporter: Served) -> float:
-    began = time.perf_counter()
-    page = exporter.scrape()
-    taken = taken_ms(began)
-    if "\noncelog_up 1" not in page:
-        raise RuntimeError("the exporter cannot read")
-    return taken
-
-
-def _ms(read: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    read()
-    return taken_ms(began)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from os import sysconf
@@ -39,8 +39,10 @@ class Served:
     def scrape(self) -> str:
         """The page of metrics, once its last byte is there."""
         with self.connected() as connection:
-            answer = _answer(connection, "/metrics", AS_PROMETHEUS)
-            return gzip.decompress(answer.read()).decode()
+            page = gzip.decompress(_answer(connection, "/metrics", AS_PROMETHEUS).read()).decode()
+        if "\noncelog_up 1" not in page:
+            raise RuntimeError("the exporter cannot read")
+        return page
 
     def visit(self) -> dict[str, Any]:
         """What a browser gets, until it has tables to draw."""
@@ -104,6 +106,8 @@ def _answer(connection: HTTPConnection, path: str, headers: dict[str, str]) -> H
     return answer
 
 
-def taken_ms(began: float) -> float:
-    """Milliseconds since a moment of `time.perf_counter`."""
+def taken_ms(call: Callable[[], object]) -> float:
+    """The milliseconds that a call takes."""
+    began = time.perf_counter()
+    call()
     return (time.perf_counter() - began) * 1000
