@@ -15,6 +15,7 @@ VENV := .venv$(if $(SPARK),-spark-$(SPARK))
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 RUNNABLE := $(VENV)/.runnable
+WARM := $(VENV)/.warm
 WORKERS ?= 2
 SEEDS ?= 0-9999
 # The releases of Spark that `make versions` runs on: beside the newest, which all other targets run on.
@@ -86,9 +87,12 @@ test: ## Lint and every test but those of `make once-more` and `make crash`
 
 # On a clean clone each worker would compile all tests, and all would wait for one that makes the archive of Spark's
 # classes. Here both are done once, while the type checker has the other core. The tests themselves say what is wrong.
-warm: $(READY)
+warm: $(WARM)
+
+$(WARM): $(READY)
 	@$(BIN)/python -m pytest --collect-only --quiet >/dev/null 2>&1 || true
 	@cd python && ../$(BIN)/python -m tests.support.spark.spark_home >/dev/null 2>&1 || true
+	@touch $@
 
 # Quick tests sync thousands of small files. Where a gigabyte of memory may be a disk, they do it there.
 MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 1000000 ] 2>/dev/null && echo /dev/shm)
