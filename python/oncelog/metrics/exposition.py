@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Final
 
@@ -268,9 +269,12 @@ class TextPage:
             for sample in family.samples:
                 key = (sample.name, *sample.labels.values())
                 names[key] = series = self._names.get(key) or _series(sample.name, sample.labels)
-                lines.append(f"{series} {floatToGoString(sample.value)}\n")  # type: ignore[no-untyped-call]
+                lines.append(f"{series} {_number(sample.value)}\n")
         self._names = names
         return "".join(lines)
+
+
+_number: Final = lru_cache(1 << 14)(floatToGoString)
 
 
 def _series(name: str, labels: Mapping[str, str]) -> str:

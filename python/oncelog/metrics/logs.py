@@ -23,7 +23,6 @@ from oncelog.metrics import catalogue as c
 from oncelog.metrics.ledgers import read_ledgers
 from oncelog.metrics.reading import Holder, Reading
 from oncelog.protocol import visibility
-from oncelog.protocol.partition import PartitionState
 from oncelog.types import IsolationLevel, Outcome, TopicIdPartition
 from oncelog.znodes import paths
 from oncelog.znodes.log_payloads import decode_generation
@@ -165,13 +164,14 @@ class LogReader:
 def _alone(seen: LogSnapshot) -> LogSnapshot:
     """The same with each partition's own last stable offset: what an owner elsewhere holds back does not count."""
     ends = {
-        partition: _end_alone(seen, partition, state) if state.owners else state.log_end
+        partition: _end_alone(seen, partition) if partition in seen.plan.blockers else state.log_end
         for partition, state in seen.partitions.items()
     }
     return replace(seen, plan=replace(seen.plan, ends=ends))
 
 
-def _end_alone(seen: LogSnapshot, partition: TopicIdPartition, state: PartitionState) -> int:
+def _end_alone(seen: LogSnapshot, partition: TopicIdPartition) -> int:
+    state = seen.partitions[partition]
     owners = {span.owner: seen.owners[span.owner] for span in state.owners}
     alone = visibility.plan(seen.plan.snapshot_zxid, {partition: state}, owners)
     return max(alone.ends[partition], state.log_start)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from oncelog.metrics.catalogue import Metric
@@ -72,10 +73,10 @@ class Reading:
 
     def put(self, metric: Metric, value: float, *labels: object) -> None:
         """Note a value. One that was noted for the same labels is replaced."""
-        self._values[metric][tuple([_label(one) for one in labels])] = value
+        self._values[metric][_texts(labels)] = value
 
 
-def _label(value: object) -> str:
-    """Text that can be encoded: a page that cannot would have no values at all."""
-    text = value if type(value) is str else str(value)
-    return text if text.isascii() else text.encode(errors="replace").decode()
+@lru_cache(1 << 16)
+def _texts(labels: tuple[object, ...]) -> Labels:
+    """Texts that can be encoded: a page that cannot would have no values at all. They return with each reading."""
+    return tuple([str(one).encode(errors="replace").decode() for one in labels])
