@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from collections.abc import Callable
@@ -93,6 +94,7 @@ def serve(settings: Settings, open_source: Callable[[], Source], listen: str) ->
     collector = ReadingCollector(source.read)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
+    gc.freeze()  # what was imported stays: no search for garbage, of which a page makes much, looks at it again
     try:
         with served(registry, address) as url:
             if not address.is_loopback:

@@ -280,8 +280,12 @@ _number: Final = lru_cache(1 << 14)(floatToGoString)
 def _series(name: str, labels: Mapping[str, str]) -> str:
     if not labels:
         return name
-    escaped = ((label, value.translate(_ESCAPES)) for label, value in labels.items())
-    return name + "{" + ",".join([f'{label}="{value}"' for label, value in escaped]) + "}"
+    return name + "{" + ",".join([f'{label}="{_escaped(value)}"' for label, value in labels.items()]) + "}"
+
+
+@lru_cache(1 << 14)
+def _escaped(value: str) -> str:
+    return value.translate(_ESCAPES)
 
 
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
