@@ -20,7 +20,7 @@ from oncelog_kafka.brokers.overview import KafkaOverview
 from oncelog_kafka.inspection import HANGING_BEYOND_MS
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.left_open import PARTITIONS, LeftOpen
-from oncelog_kafka.participants import ONGOING, Listed, Transaction, of_prefix
+from oncelog_kafka.participants import ONGOING, Listed, ParticipantId, Transaction, of_prefix
 
 STATES: Final = (
     "Empty",
@@ -219,7 +219,9 @@ def read_transactions(
 def _holder(one: Transaction, age_ms: int) -> Holder:
     state = "overdue" if age_ms > one.timeout_ms + HANGING_BEYOND_MS else "open"
     seconds = (age_ms / 1000, one.timeout_ms / 1000)
-    return Holder("transaction", one.transactional_id, None, state, *seconds, one.partitions, (), can_abort=False)
+    of_sink = ParticipantId.parse(one.transactional_id)
+    abort = ("transactional-id", one.transactional_id) if of_sink is None else ("prefix", of_sink.prefix)
+    return Holder("transaction", one.transactional_id, None, state, *seconds, one.partitions, (), abort)
 
 
 def read_sinks(

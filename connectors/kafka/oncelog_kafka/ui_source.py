@@ -195,7 +195,6 @@ def _hanging(one: Hang) -> Holder:
         timeout_seconds=0,
         partitions=(one.place,),
         groups=(),
-        can_abort=False,
         fate=one.verdict.value,
         why=one.why,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from oncelog.metrics.alerts import ALERTS
 from oncelog.metrics.reading import Labels, Reading
 from oncelog.spark.observing import observe
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
+from oncelog.ui.troubles import Commands, find_troubles
 from oncelog.znodes.clock import SystemClock
 from oncelog_kafka import FORMAT_NAME
 from oncelog_kafka import metrics as k
@@ -59,6 +61,7 @@ def test_a_batch_before_its_decision_is_open_and_undecided(world: World) -> None
     assert of(reading, c.BATCH_STATE, *ledger, "undecided") == 1
     assert (of(reading, k.SINK_OPEN, world.prefix) or 0) >= 1
     assert of(reading, k.TIME_LEFT, world.prefix) is None
+    assert ("prefix", world.prefix) in [one.abort for one in reading.holders]
 
 
 def test_a_decided_batch_that_is_not_complete_has_so_much_time_left(world: World) -> None:
@@ -107,6 +110,18 @@ def test_a_transaction_beyond_its_time_out_hangs(kafka: KafkaBroker, topic: str)
         > (of(readings[0], k.UNDECIDED_AGE, topic) or 0)
     )
     assert dict(readings[1].values[c.BATCH_LAST]) == {}  # there is no ledger
+
+
+def test_what_is_beyond_its_time_out_is_aborted_by_the_command_of_the_page(kafka: KafkaBroker, topic: str) -> None:
+    hanging = Transaction(kafka).send(topic, "held")
+    with closing(Brokers({"bootstrap_servers": kafka.address}, LaterClock())) as later:
+        reading = KafkaSource(later, None).read()
+    troubles = find_troubles(reading, Commands(("--brokers", kafka.address), ("kafka",)))
+    (mend,) = [one.command for one in troubles if one.who == hanging.transactional_id]
+
+    done = CliRunner().invoke(main, ["--json", *shlex.split(mend)[1:]])
+
+    assert json.loads(done.stdout)["aborted"] == [hanging.transactional_id], done.output
 
 
 @pytest.mark.programs

@@ -30,7 +30,7 @@ class Holder:
         timeout_seconds: 0 for one that hangs, which no time-out ends.
         partitions: those that it wrote to.
         groups: those whose offsets it holds.
-        can_abort: whether ``txn abort`` takes its id; Kafka's takes the prefix of a sink.
+        abort: the option of ``txn abort`` that ends it, and its value; None where the command takes its id.
         fate: of one that hangs: committed, aborted, running or unknown, as ``txn find-hanging`` says it.
         why: that is known, in words.
     """
@@ -43,7 +43,7 @@ class Holder:
     timeout_seconds: float
     partitions: tuple[str, ...]
     groups: tuple[str, ...]
-    can_abort: bool = True
+    abort: tuple[str, str] | None = None
     fate: str = ""
     why: str = ""
 

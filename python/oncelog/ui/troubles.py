@@ -93,9 +93,13 @@ def _mend(one: Holder, commands: Commands) -> str:
         return commands("batch abort" if is_overdue else "batch show", one.name)
     if one.state == "hanging":
         return _repair(one, commands)
-    if is_overdue and not one.can_abort:
-        return commands("txn find-hanging")
-    return commands("txn abort" if is_overdue else "txn describe", one.name) or commands("txn find-hanging")
+    if not is_overdue:
+        mend = commands("txn describe", one.name)
+    elif one.abort is not None:
+        mend = commands("txn abort", **dict([one.abort]))
+    else:
+        mend = commands("txn abort", one.name)
+    return mend or commands("txn find-hanging")
 
 
 def _repair(one: Holder, commands: Commands) -> str:

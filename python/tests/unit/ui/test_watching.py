@@ -24,7 +24,7 @@ def holder(name: str = "loader-0", state: str = "overdue", kind: str = "transact
 
 
 def hanging(fate: str, partition: str = "t-0") -> Holder:
-    return Holder("transaction", "loader-0", None, "hanging", 5, 0, (partition,), (), can_abort=False, fate=fate)
+    return Holder("transaction", "loader-0", None, "hanging", 5, 0, (partition,), (), fate=fate)
 
 
 def reading(*holders: Holder, lag: float = 0, batch: str = "undecided", age: float = 0) -> Reading:
@@ -174,7 +174,9 @@ def test_a_batch_that_is_not_visible_is_completed_by_what_its_target_has(target:
 @pytest.mark.parametrize(
     ("seen", "command"),
     [
-        (replace(holder(), can_abort=False), "txn find-hanging --brokers h1:9092"),  # its abort takes a sink
+        (replace(holder(), abort=("prefix", "p q")), "txn abort --brokers h1:9092 '--prefix=p q'"),
+        (replace(holder(), abort=("transactional-id", "-x")), "txn abort --brokers h1:9092 --transactional-id=-x"),
+        (replace(holder(), abort=("prefix", "two\nlines")), "txn find-hanging --brokers h1:9092"),
         (hanging("committed"), "txn repair --brokers h1:9092 --partition=t-0"),
         (hanging("aborted"), "txn repair --brokers h1:9092 --partition=t-0"),
         (hanging("unknown"), "txn repair --dry-run --brokers h1:9092 --partition=t-0"),
