@@ -27,6 +27,7 @@ from benchmarks import (
     round_trips,
     spark_scan,
     spark_sink,
+    spark_small,
     transactions,
 )
 from benchmarks.report import Finding, Section
@@ -43,6 +44,7 @@ PLAIN: dict[str, tuple[str, str, Callable[..., list[Finding]]]] = {
 ON_SPARK: dict[str, tuple[str, str, Callable[..., list[Finding]]]] = {
     "scan": ("Spark reads", spark_scan.EXPLANATION, spark_scan.run),
     "sink": ("Spark writes", spark_sink.EXPLANATION, spark_sink.run),
+    "small": ("Small micro-batches", spark_small.EXPLANATION, spark_small.run),
 }
 
 

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.kafka_world import World, Write
 from benchmarks.report import Finding, at_most, median
+from benchmarks.spark_small import ROWS, WARMING, add_batch_ms
 
 EXPLANATION = """\
 A query runs many micro-batches of 1,000 rows, repartitioned to the given number of tasks. Each task is a participant.
@@ -21,8 +21,6 @@ parts: *write* is Spark's job, *prepare* looks for transactions of retries, *dec
 to the ledger (SQLite), and *commit* ends every transaction. *By name* is `format("oncelog-kafka")`, which spares what
 Spark's foreachBatch costs by itself. *Ledger in a topic* is the same by default, compared with SQLite."""
 
-WARMING = 3
-ROWS = 1_000
 PARTICIPANTS = (2, 10, 50)
 MOST_MS = 150.0
 MOST_BY_NAME = {2: 1.7, 50: 1.8}
@@ -75,7 +73,7 @@ def _reported(world: World, files: Path, participants: int) -> Iterator[tuple[fl
         f"{name} {median([getattr(report, f'{name}_ms') for report in kept]):.0f}"
         for name in ("write", "prepare", "decide", "commit")
     )
-    yield _add_batch_ms(query), parts
+    yield add_batch_ms(query), parts
 
 
 def _by_name(what: str, by_name: float, peer: float, most: float | None) -> Finding:
@@ -86,13 +84,8 @@ def _by_name(what: str, by_name: float, peer: float, most: float | None) -> Find
 
 def _time(world: World, files: Path, participants: int, write: Write) -> float:
     topic = world.topic()
-    return _add_batch_ms(world.run(write(_batches(world, files, participants), topic))[1])
+    return add_batch_ms(world.run(write(_batches(world, files, participants), topic))[1])
 
 
 def _batches(world: World, files: Path, participants: int) -> DataFrame:
     return world.files(files, maxFilesPerTrigger=1).repartition(participants)
-
-
-def _add_batch_ms(query: StreamingQuery) -> float:
-    found = [progress.durationMs["addBatch"] for progress in query.recentProgress if progress.numInputRows]
-    return median(found[WARMING:])

@@ -7,16 +7,24 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
+from confluent_kafka import Producer
+
 import oncelog
-from benchmarks.report import Finding, at_least, per_second
+from benchmarks.report import Finding, at_least, median, per_second
+from oncelog.testing.kafka_broker import KafkaBroker
 
 EXPLANATION = """\
 A transaction begins, sends one batch of ten 100-byte records, and commits. The peer is a bare loop of the writes that
 such a transaction waits for: write and fsync one file, fsync its folder, and make one SQLite commit with
 synchronous=FULL. In the runs of eight processes, each process writes to its own partition, and the bare loop is still
-that of one process."""
+that of one process. *confluent-kafka* commits transactions of the same records, in turns with oncelog, on a broker of
+this machine with its defaults, which waits for no disk."""
+
+TURNS = 3
+MOST_WAITED_S = 60.0
 
 
 def run(folder: Path, *, quick: bool) -> list[Finding]:
@@ -31,8 +39,16 @@ def run(folder: Path, *, quick: bool) -> list[Finding]:
     eight = _together(folder / "log", 8, seconds)
     rates = [rate for rate, _ in eight]
     total = sum(rates)
+    ours, kafka = _beside_kafka(folder, seconds / 2)
     return [
         at_least("transactions, one process", per_second(alone[0], 1), per_second(bare, 1), alone[0] / bare, 0.5),
+        at_least(
+            "transactions, one process, beside Kafka's",
+            per_second(ours, 1),
+            f"{per_second(kafka, 1)} confluent-kafka",
+            ours / kafka,
+            4.0,
+        ),
         at_least(
             "transactions, eight processes together", per_second(total, 1), per_second(bare, 1), total / bare, 0.5
         ),
@@ -128,6 +144,39 @@ def send_ten(producer: oncelog.Producer, partition: int) -> None:
     with producer.transaction():
         for _ in range(10):
             producer.send("t", b"v" * 100, partition=partition)
+
+
+def _beside_kafka(folder: Path, seconds: float) -> tuple[float, float]:
+    """(transactions per second of oncelog, of confluent-kafka), the median of turns."""
+    rates: tuple[list[float], list[float]] = ([], [])
+    with ExitStack() as stack:
+        log = stack.enter_context(oncelog.open(folder / "log"))
+        ours = stack.enter_context(log.producer(transactional_id="beside"))
+        ours.init_transactions()
+        broker = stack.enter_context(KafkaBroker(folder / "broker").running())
+        broker.create_topic("t", partitions=8)
+        settings = {"bootstrap.servers": broker.address, "transactional.id": "beside", "log_level": 0}
+        theirs = Producer(settings)
+        theirs.init_transactions(MOST_WAITED_S)
+        for _ in range(TURNS):
+            rates[0].append(_rate(lambda: send_ten(ours, 0), seconds))
+            rates[1].append(_rate(lambda: _send_ten_to_kafka(theirs), seconds))
+    return median(rates[0]), median(rates[1])
+
+
+def _rate(run: Callable[[], None], seconds: float) -> float:
+    count, end = 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        run()
+        count += 1
+    return count / seconds
+
+
+def _send_ten_to_kafka(producer: Producer) -> None:
+    producer.begin_transaction()
+    for _ in range(10):
+        producer.produce("t", value=b"v" * 100, partition=0)
+    producer.commit_transaction(MOST_WAITED_S)
 
 
 def _all(results: list[Result]) -> list[float]:
