@@ -19,6 +19,7 @@ from oncelog.log import snapshot
 from oncelog.log.index_files import IndexFiles
 from oncelog.log.segment import read_block
 from oncelog.log.snapshot import LogSnapshot, VisibleRange
+from oncelog.protocol.partition import PartitionState
 from oncelog.types import Block, BlockSlice, ConsumerRecord, IsolationLevel, TopicIdPartition
 
 PLANNED_RECORDS = 1_000_000
@@ -110,12 +111,14 @@ class Fetcher:
 
     def plan(self, assignments: Sequence[Assignment], seen: LogSnapshot) -> None:
         """Plan all or none: if one cannot be planned, the others must not show their parts of a transaction."""
-        found = [self._visible(a, seen.end(a.partition, self._isolation)) for a in assignments]
+        found = [
+            self._visible(a, seen.end(a.partition, self._isolation), seen.partitions[a.partition]) for a in assignments
+        ]
         for assignment, visible in zip(assignments, found, strict=True):
             assignment.plan(visible)
 
-    def _visible(self, assignment: Assignment, end: int) -> VisibleRange:
-        """The visible records from the position up to `end`."""
+    def _visible(self, assignment: Assignment, end: int, state: PartitionState | None = None) -> VisibleRange:
+        """The visible records from the position up to `end`; see `snapshot.visible_range`."""
         position = assignment.position or 0
         return snapshot.visible_range(
             self._services.store,
@@ -125,6 +128,7 @@ class Fetcher:
             max(end, position),
             self._isolation,
             max_records=PLANNED_RECORDS,
+            state=state,
         )
 
     def take(self, assignments: Iterable[Assignment], max_records: int) -> list[ConsumerBatch]:

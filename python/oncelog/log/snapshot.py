@@ -175,6 +175,7 @@ def visible_range(
     isolation: IsolationLevel,
     *,
     max_records: int | None = None,
+    state: PartitionState | None = None,
 ) -> VisibleRange:
     """The rows of ``[start, end)`` that `isolation` shows, without control markers and aborted data.
 
@@ -182,6 +183,7 @@ def visible_range(
 
     Args:
         max_records: end the range after this many rows, and read nothing beyond.
+        state: of the partition, if it was just read. Where what is read now contradicts it, it is read again.
 
     Raises:
         DataLossError: the range begins below the log start, or ends above the log end.
@@ -189,21 +191,25 @@ def visible_range(
     """
     if start >= end:
         return VisibleRange((), end)
-    return partition_reads.consistently(
-        store, lambda reader: _read_range(reader, files, partition, start, end, isolation, max_records)
-    )
+    known = iter(() if state is None else (state,))  # for the first attempt
+
+    def read(reader: ZnodeReader) -> VisibleRange:
+        now = next(known, None) or partition_reads.read_partition(reader, partition)
+        return _read_range(reader, files, partition, now, start, end, isolation, max_records)
+
+    return partition_reads.consistently(store, read)
 
 
 def _read_range(
     reader: ZnodeReader,
     files: IndexFiles,
     partition: TopicIdPartition,
+    state: PartitionState,
     start: int,
     end: int,
     isolation: IsolationLevel,
     max_records: int | None,
 ) -> VisibleRange:
-    state = partition_reads.read_partition(reader, partition)
     _check_bounds(state, partition, start, end)
     index = partition_reads.read_index(reader, partition, state, start=start)
     owners = _owners_within(reader, state, start, end)

@@ -6,8 +6,9 @@ import pytest
 
 from oncelog import limits
 from oncelog.errors import CorruptDataError, PlanOvertakenError, UnknownTopicError
-from oncelog.log import snapshot
+from oncelog.log import partition_log, snapshot
 from oncelog.log.snapshot import VisibleRange
+from oncelog.protocol.partition import PartitionState
 from oncelog.runtime import Log
 from oncelog.types import IsolationLevel
 from oncelog.znodes import paths
@@ -17,9 +18,11 @@ from tests.support.log.logs import (
     numbered,
     partition,
     partitions,
+    roll_and_collect,
     send,
     started,
     state,
+    tp,
     write_aborted,
     write_committed,
     write_open,
@@ -28,10 +31,19 @@ from tests.support.log.logs import (
 COMMITTED = IsolationLevel.READ_COMMITTED
 
 
-def visible(log: Log, start: int, end: int, *, max_records: int | None = None) -> VisibleRange:
+def visible(
+    log: Log, start: int, end: int, *, max_records: int | None = None, state: PartitionState | None = None
+) -> VisibleRange:
     services = log.services
     return snapshot.visible_range(
-        services.store, services.new_index_files(), partition(log), start, end, COMMITTED, max_records=max_records
+        services.store,
+        services.new_index_files(),
+        partition(log),
+        start,
+        end,
+        COMMITTED,
+        max_records=max_records,
+        state=state,
     )
 
 
@@ -62,6 +74,30 @@ def test_a_limited_range_ends_behind_its_last_row_and_counts_only_what_is_shown(
     assert offsets(found) == shown[:max_records]
     assert offsets(visible(log, found.end, 10)) == shown[max_records:]
     assert found.end == (10 if max_records >= 5 else shown[max_records])
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "an append", "settling", "settling and a roll", "a removal"])
+def test_the_rows_of_a_plan_are_its_own_whatever_came_since(world: LogWorld, meanwhile: str) -> None:
+    log = world.log
+    producer = started(log)
+    write_committed(producer, *numbered("a", 2))
+    write_aborted(producer, *numbered("aborted", 5))
+    write_committed(producer, *numbered("b", 3))
+    seen = snapshot.take(log.services.store, [partition(log)])
+    end, planned = seen.end(partition(log), COMMITTED), seen.partitions[partition(log)]
+    match meanwhile:
+        case "an append":
+            write_committed(producer, b"c")
+        case "settling":
+            world.settle()
+        case "settling and a roll":
+            world.settle()
+            assert partition_log.roll(log.services.store, log.services.new_index_files(), partition(log))
+        case "a removal":
+            log.admin.delete_records({tp(): 1})
+            roll_and_collect(world)
+
+    assert offsets(visible(log, 1, end, state=planned)) == [1, 7, 8, 9]
 
 
 def test_read_together_partitions_are_planned_together(log: Log) -> None:
