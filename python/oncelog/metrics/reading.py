@@ -73,10 +73,10 @@ class Reading:
 
     def put(self, metric: Metric, value: float, *labels: object) -> None:
         """Note a value. One that was noted for the same labels is replaced."""
-        self._values[metric][_texts(labels)] = value
+        self._values[metric][_texts(*labels)] = value
 
 
-@lru_cache(1 << 16)
-def _texts(labels: tuple[object, ...]) -> Labels:
+@lru_cache(1 << 16, typed=True)  # 1 and True are equal, and other texts
+def _texts(*labels: object) -> Labels:
     """Texts that can be encoded: a page that cannot would have no values at all. They return with each reading."""
     return tuple([str(one).encode(errors="replace").decode() for one in labels])

@@ -145,6 +145,14 @@ def test_hostile_names_are_escaped() -> None:
     assert value(page, c.UP) == 1
 
 
+def test_labels_that_are_equal_and_have_other_texts_stay_apart() -> None:
+    reading = Reading([c.GROUP_UNDECIDED])
+    reading.put(c.GROUP_UNDECIDED, 3, 1)
+    reading.put(c.GROUP_UNDECIDED, 4, True)
+
+    assert dict(reading.values[c.GROUP_UNDECIDED]) == {("1",): 3, ("True",): 4}
+
+
 def _of_group(*names: str) -> Reading:
     reading = Reading([c.GROUP_UNDECIDED])
     for name in names:
