@@ -15,6 +15,7 @@ from kazoo.interfaces import IAsyncResult
 
 from benchmarks.kafka_world import World
 from benchmarks.report import Finding, median, per_second
+from benchmarks.transactions import counted
 from oncelog.ports import Create, Set, ZnodeStore, ZnodeView
 from oncelog.testing.zookeeper_server import running_server
 from oncelog.znodes.replicated.command import Batch, encode
@@ -131,17 +132,9 @@ def _processes_per_s(work: Callable[..., int], settings: Settings, topic: str, s
 
 def _steps_in(settings: Settings, topic: str, number: int, seconds: float) -> int:
     with closing(ledger_store.store(settings, topic, create=False)) as store:
-        return _count(lambda: _step(store, number), seconds)
+        return counted(lambda: _step(store, number), seconds)
 
 
 def _appends_in(settings: Settings, topic: str, number: int, seconds: float) -> int:
     with closing(ledger_store.opened(settings, topic)) as log:
-        return _count(lambda: log.append(BEGINNING, ENTRY), seconds)
-
-
-def _count(ask: Callable[[], object], seconds: float) -> int:
-    count, end = 0, time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        ask()
-        count += 1
-    return count
+        return counted(lambda: log.append(BEGINNING, ENTRY), seconds)

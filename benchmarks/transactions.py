@@ -159,17 +159,18 @@ def _beside_kafka(folder: Path, seconds: float) -> tuple[float, float]:
         theirs = Producer(settings)
         theirs.init_transactions(MOST_WAITED_S)
         for _ in range(TURNS):
-            rates[0].append(_rate(lambda: send_ten(ours, 0), seconds))
-            rates[1].append(_rate(lambda: _send_ten_to_kafka(theirs), seconds))
+            rates[0].append(counted(lambda: send_ten(ours, 0), seconds) / seconds)
+            rates[1].append(counted(lambda: _send_ten_to_kafka(theirs), seconds) / seconds)
     return median(rates[0]), median(rates[1])
 
 
-def _rate(run: Callable[[], None], seconds: float) -> float:
+def counted(run: Callable[[], object], seconds: float) -> int:
+    """How often something runs, one time after the other."""
     count, end = 0, time.monotonic() + seconds
     while time.monotonic() < end:
         run()
         count += 1
-    return count / seconds
+    return count
 
 
 def _send_ten_to_kafka(producer: Producer) -> None:
