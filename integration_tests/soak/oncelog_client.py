@@ -95,7 +95,7 @@ class OncelogReader:
             ends = {at: self._consumer.position(at) for at in self._partitions}
         self._was_empty = not batches
         # An error behind the first block ends a poll early, and nothing public tells: the rest is still planned then.
-        is_whole = not any(assigned.planned for assigned in self._consumer._assigned.values())
+        is_whole = all(assigned.plan_end is None for assigned in self._consumer._assigned.values())
         return Polled(
             [Piece(at.topic, at.partition, starts[at], ends[at], runs[at]) for at in self._partitions], is_whole
         )

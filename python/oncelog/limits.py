@@ -145,6 +145,9 @@ DEDUPE_WINDOW = 5
 SETTLE_LAG_MS = 200
 """A settler uses a value of /commits that is at least this old, so that a plan that takes less never starts over."""
 
+PLANNED_RECORDS = 1_000_000
+"""A consumer looks up so many records of a partition at once; bounds the memory for the index entries of a backlog."""
+
 PLAN_ATTEMPTS = 10
 """How often a plan is tried when settling overtakes it, before the previous ends are kept. Also how often several
 znodes are read again when others change them meanwhile, before a contradiction counts as damage."""

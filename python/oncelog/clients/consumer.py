@@ -1,8 +1,8 @@
 """The consumer: keeps the positions of its assigned partitions, reads records in offset order, and commits offsets.
 
 clients/fetcher.py plans all assigned partitions together and reads what is planned. A plan always shows whole
-transactions, but one `poll` may return a part of them (`max_records`). The caller assigns the partitions: there is no
-group membership and no rebalancing.
+transactions, but one `poll` may return a part of them (`max_records`); the next polls return the rest, and only then
+anything newer. The caller assigns the partitions: there is no group membership and no rebalancing.
 
 Not safe to share between threads.
 """
@@ -164,7 +164,7 @@ class Consumer(Guided):
         deadline_ms = self._services.clock.monotonic_ms() + check_number("timeout_ms", timeout_ms)
         with self._store.watch() as watch:
             while True:
-                seen = None if any(assignment.planned for assignment in self._active()) else self._plan()
+                seen = None if any(map(self._fetcher.has_planned, self._active())) else self._plan()
                 before = [(assignment, assignment.position) for assignment in self._active()]
                 try:
                     found = as_asked(self._fetcher.take(self._active(), max_records))
@@ -190,8 +190,6 @@ class Consumer(Guided):
         """Plan all that is not paused; returns what the plan is of, or None if there is none yet."""
         self._keep_up()
         active = self._active()
-        for assignment in active:
-            assignment.pass_planned_end()
         self._find_positions(self._assigned.values())
         if not active:
             return None

@@ -1,7 +1,8 @@
 """Plans the visible records of assigned partitions as slices of blocks, and returns them as columns.
 
-Owns what is planned and not yet returned; a block is read only when it is returned. The consumer, the only caller, says
-where each partition is read from, and up to where.
+Owns what is planned and not yet returned. The rows of a plan are looked up in pieces of `limits.PLANNED_RECORDS`, and a
+block is read only when it is returned. The consumer, the only caller, says where each partition is read from, and up to
+where.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from oncelog import limits
 from oncelog.clients.services import LogServices
 from oncelog.errors import DataLossError, OncelogError
 from oncelog.habits import Guided
@@ -21,9 +23,6 @@ from oncelog.log.segment import read_block
 from oncelog.log.snapshot import LogSnapshot, VisibleRange
 from oncelog.protocol.partition import PartitionState
 from oncelog.types import Block, BlockSlice, ConsumerRecord, IsolationLevel, TopicIdPartition
-
-PLANNED_RECORDS = 1_000_000
-"""Records that a partition plans ahead; bounds the memory for the index entries of a large backlog."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,25 +57,33 @@ def records_of(batch: ConsumerBatch) -> Iterator[ConsumerRecord]:
 
 @dataclass(slots=True)
 class Assignment:
-    """An assigned partition: its position, and what is planned after it."""
+    """An assigned partition: its position, and what is planned after it.
+
+    Attributes:
+        planned: the rows after the position that are looked up.
+        looked_up: where they end.
+        plan_end: where the plan ends; None if everything planned is returned.
+    """
 
     partition: TopicIdPartition
     position: int | None = None
     planned: deque[BlockSlice] = field(default_factory=deque)
-    planned_end: int | None = None
+    looked_up: int = 0
+    plan_end: int | None = None
     is_paused: bool = False
 
     def seek(self, position: int | None) -> None:
         """Forget what is planned, and continue at `position`."""
         self.position = position
         self.planned.clear()
-        self.planned_end = None
+        self.plan_end = None
 
-    def plan(self, visible: VisibleRange) -> None:
-        """Add `visible` to what is planned."""
+    def plan(self, visible: VisibleRange, plan_end: int) -> None:
+        """Add `visible`, the next rows of a plan."""
+        self.plan_end = plan_end
+        self.looked_up = visible.end
         self.planned.extend(visible.slices)
-        self.planned_end = visible.end
-        self.pass_planned_end()
+        self.pass_looked_up()
 
     def take(self, max_rows: int) -> BlockSlice:
         """Take the first planned rows of one block, and move the position past them.
@@ -90,14 +97,15 @@ class Assignment:
             self.planned[0] = BlockSlice(first.block, first.base_offset, cut, first.end_row)
         else:
             self.planned.popleft()
-            self.pass_planned_end()
+            self.pass_looked_up()
         return BlockSlice(first.block, first.base_offset, first.first_row, cut)
 
-    def pass_planned_end(self) -> None:
-        """Once everything planned is returned, move past the markers and aborted records after it."""
-        if not self.planned and self.planned_end is not None:
-            self.position = self.planned_end
-            self.planned_end = None
+    def pass_looked_up(self) -> None:
+        """Once everything looked up is returned, move past the markers and aborted records after it."""
+        if not self.planned:
+            self.position = self.looked_up
+            if self.looked_up == self.plan_end:
+                self.plan_end = None
 
 
 class Fetcher:
@@ -111,39 +119,50 @@ class Fetcher:
 
     def plan(self, assignments: Sequence[Assignment], seen: LogSnapshot) -> None:
         """Plan all or none: if one cannot be planned, the others must not show their parts of a transaction."""
-        found = [
-            self._visible(a, seen.end(a.partition, self._isolation), seen.partitions[a.partition]) for a in assignments
-        ]
-        for assignment, visible in zip(assignments, found, strict=True):
-            assignment.plan(visible)
+        ends = [max(seen.end(a.partition, self._isolation), a.position or 0) for a in assignments]
+        found = [self._visible(a, end, seen.partitions[a.partition]) for a, end in zip(assignments, ends, strict=True)]
+        for assignment, visible, end in zip(assignments, found, ends, strict=True):
+            assignment.plan(visible, end)
+
+    def has_planned(self, assignment: Assignment) -> bool:
+        """Whether planned rows are left to return. They are looked up if only the end of the plan is known.
+
+        Raises:
+            DataLossError: retention or a deletion removed them.
+        """
+        while not assignment.planned and assignment.plan_end is not None:
+            assignment.plan(self._visible(assignment, assignment.plan_end), assignment.plan_end)
+        return bool(assignment.planned)
 
     def _visible(self, assignment: Assignment, end: int, state: PartitionState | None = None) -> VisibleRange:
-        """The visible records from the position up to `end`; see `snapshot.visible_range`."""
-        position = assignment.position or 0
+        """The next visible records from the position, up to `end` at most; see `snapshot.visible_range`."""
         return snapshot.visible_range(
             self._services.store,
             self._index_files,
             assignment.partition,
-            position,
-            max(end, position),
+            assignment.position or 0,
+            end,
             self._isolation,
-            max_records=PLANNED_RECORDS,
+            max_records=limits.PLANNED_RECORDS,
             state=state,
         )
 
     def take(self, assignments: Iterable[Assignment], max_records: int) -> list[ConsumerBatch]:
-        """Return planned records. A block that cannot be read stays planned, and the records before it are returned."""
+        """Return planned records: all that are left of the plan, or `max_records`.
+
+        A block that cannot be read stays planned, and the records before it are returned.
+        """
         taken: list[ConsumerBatch] = []
         room = max_records
         for assignment in assignments:
-            while assignment.planned and room > 0:
+            while room > 0:
                 try:
-                    records = self._read(assignment.planned[0].block)
-                except OncelogError as error:
+                    if not self.has_planned(assignment):
+                        break
+                    records = self._read_first(assignment)
+                except OncelogError:
                     if taken:
                         return taken
-                    if isinstance(error, DataLossError):
-                        self._check_not_removed(assignment)
                     raise
                 piece = assignment.take(room)
                 room -= piece.count
@@ -152,14 +171,18 @@ class Fetcher:
                 taken.append(ConsumerBatch(tp.topic, tp.partition, base_offset, rows))
         return taken
 
-    def _check_not_removed(self, assignment: Assignment) -> None:
-        """Raise a better error for a missing file if retention or a deletion removed it after the plan was made.
+    def _read_first(self, assignment: Assignment) -> pa.RecordBatch:
+        """The records of the first planned block.
 
         Raises:
-            DataLossError, UnknownTopicError: this is why the file is missing.
+            DataLossError, UnknownTopicError: its file is missing, or retention or a deletion removed it.
         """
-        planned = assignment.planned[0]
-        self._visible(assignment, planned.base_offset + planned.end_row)
+        first = assignment.planned[0]
+        try:
+            return self._read(first.block)
+        except DataLossError:
+            self._visible(assignment, first.base_offset + first.end_row)  # raises if the records were removed
+            raise
 
     def _read(self, block: Block) -> pa.RecordBatch:
         """The records of a block. The last one is cached, because small polls read the same block repeatedly."""

@@ -429,9 +429,16 @@ VISIBILITY = [
     Fault(
         "a consumer stops in front of a marker",
         "clients/fetcher.py",
-        "visible.slices)\n        self.planned_end = visible.end\n        self.pass_planned_end()\n",
+        "visible.slices)\n        self.pass_looked_up()\n",
         "visible.slices)\n",
         ("unit/clients/test_consumer.py", "spec/test_visibility_laws.py"),
+    ),
+    Fault(
+        "a consumer forgets a plan whose rows it did not look up to the end",
+        "clients/fetcher.py",
+        "            if self.looked_up == self.plan_end:\n                self.plan_end = None\n",
+        "            self.plan_end = None\n",
+        ("spec/test_visibility_laws.py",),
     ),
 ]
 

@@ -379,6 +379,47 @@ def test_a_reader_beside_a_writer_and_settlers_sees_each_transaction_whole_and_o
     assert _values_of(seen, 0) == _values_of(seen, 1) == expected
 
 
+@pytest.mark.parametrize("ahead", [1, 2, 4, 7])
+@pytest.mark.parametrize("is_settled", [False, True])
+def test_a_reader_however_far_behind_gets_a_plan_to_its_end_before_anything_newer(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch, ahead: int, *, is_settled: bool
+) -> None:
+    """conformance: 36, 66."""
+    monkeypatch.setattr(limits, "PLANNED_RECORDS", ahead)
+    producer = started(world.log)
+
+    def write(name: str) -> None:
+        producer.begin_transaction()
+        for number in (0, 1, 0, 1):
+            send(producer, *numbered(name, 2), number=number)
+        producer.commit_transaction()
+        write_aborted(producer, *numbered("aborted", 3))
+        if is_settled:
+            world.settle()
+
+    def both(*names: str) -> list[list[bytes | None]]:
+        return [[value for name in names for value in numbered(name, 2) * 2]] * 2
+
+    with world.log.consumer(auto_offset_reset="earliest") as consumer:
+        consumer.subscribe([TOPIC])
+        write("first")
+        write("second")
+        whole = consumer.poll()
+        write("third")
+        first = consumer.poll(max_records=3)
+        write("fourth")
+        rest = consumer.poll()
+        newer = consumer.poll()
+
+        assert [_values_of(whole, number) for number in (0, 1)] == both("first", "second")
+        assert [_values_of(first + rest, number) for number in (0, 1)] == both("third")
+        assert [_values_of(newer, number) for number in (0, 1)] == both("fourth")
+        assert consumer.poll() == []
+        assert [consumer.position(tp(number)) for number in (0, 1)] == [
+            state(world.log, number).log_end for number in (0, 1)
+        ]
+
+
 def _values_of(found: list[ConsumerRecord], number: int) -> list[Any]:
     return [record.value for record in found if record.partition == number and record.value != b"foreign"]
 

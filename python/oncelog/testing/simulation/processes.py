@@ -35,7 +35,6 @@ class Process:
         world: what it shares with the others.
         is_dead: whether it crashed; then nothing that it still does has an effect.
         unknown_outcomes: how many of its writes were not answered so far.
-        file_errors: how many of its files failed so far.
         faults: how many of its operations had one so far.
         files: its access to the disk.
         on_pause: called when the process is about to be paused.
@@ -46,7 +45,6 @@ class Process:
         self.name = name
         self.is_dead = False
         self.unknown_outcomes = 0
-        self.file_errors = 0
         self.faults = 0
         self.on_pause: Callable[[], None] = lambda: None
         self._stopped_until_ms = 0
@@ -115,7 +113,6 @@ class Process:
         if fault is Fault.CLOCK_JUMP:
             world.jump()
             return None
-        self.file_errors += fault is Fault.FAILED_FILE
         return fault
 
     def die_after(self) -> None:

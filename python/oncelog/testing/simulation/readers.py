@@ -105,10 +105,9 @@ class RecordedConsumer:
         before = self._positions
         name = f"{self._process.name}:{self._lives}"
         call = self._recorder.invoke(Poll(name, self._isolation, is_final))
-        errors = self._process.file_errors
         records = self.consumer.poll(max_records=max_records)
-        # A file that cannot be read ends a poll early.
-        is_whole = len(records) < max_records and self._process.file_errors == errors
+        # An error behind the first block ends a poll early, and nothing public tells: the rest is still planned then.
+        is_whole = all(assigned.plan_end is None for assigned in self.consumer._assigned.values())
         after = self._positions = {tp: self.consumer.position(tp) for tp in self._partitions}
         pieces = list(pieces_of(records, [(tp, before[tp], after[tp]) for tp in self._partitions]))
         self._recorder.ok(call, Polled(pieces, is_whole=is_whole))

@@ -45,7 +45,6 @@ from tests.support.log.logs import (
     started,
     tp,
     values,
-    write_aborted,
     write_committed,
     write_open,
 )
@@ -169,17 +168,6 @@ def test_a_new_assignment_keeps_the_positions_of_partitions_it_has_already(log: 
         consumer.assign([tp(0), tp(1)])
 
         assert [record.value for record in consumer.poll()] == [b"a-2"]
-
-
-def test_a_large_backlog_is_planned_in_pieces(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetcher_module, "PLANNED_RECORDS", 4)
-    producer = started(log)
-    for at in range(5):
-        write_committed(producer, *numbered(f"a{at}", 3))
-        write_aborted(producer, b"aborted")
-    expected = [value for at in range(5) for value in numbered(f"a{at}", 3)]
-
-    assert values(log) == expected
 
 
 # A block that cannot be read ------------------------------------------------------------------------------------------

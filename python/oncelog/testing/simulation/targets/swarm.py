@@ -92,7 +92,7 @@ def play(
     faults = faults_of(world)
     failure = None
     more = {"REMEMBERED_ROUNDS": chance.choice((0, 2, 8))}
-    with world.entered(), limits_replaced(small_limits(chance) | log_limits | more):
+    with world.entered(), limits_replaced(small_limits(seed, chance) | log_limits | more):
         try:
             cast = staging(world).cast(faults)
             world.scheduler.run()
