@@ -172,7 +172,7 @@ def _describe_partition(
 
 def describe_group(services: LogServices, group_id: str) -> GroupProgress:
     """Describe a group. Raises UnknownGroupError if it does not exist."""
-    found = groups.describe(services.store, check_name("group id", group_id))
+    found = groups.describe(services.store, [check_name("group id", group_id)]).get(group_id)
     if found is None:
         raise UnknownGroupError("no such consumer group", group_id=group_id)
     partitions = sorted({*found.offsets, *found.undecided})

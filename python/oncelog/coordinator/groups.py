@@ -222,39 +222,77 @@ def fetch(
         UnstableOffsetCommitError: with `require_stable`, if an undecided transaction holds offsets of these partitions.
         TransactConflictError: the offsets changed during every read; try again.
     """
+    wanted = list(partitions)
+    read = _read_together(reader, [group_id], lambda _: wanted)[group_id]
     found = {}
-    states, owners = _read_together(reader, group_id, list(partitions))
-    for partition, state in states.items():
-        value = group_offsets.resolve(state, owners, require_stable=require_stable)
+    for partition, state in read.states.items():
+        value = group_offsets.resolve(state, read.owners, require_stable=require_stable)
         if value is not None:
             found[partition] = value
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Offsets:
+    """Offsets of one group, and the owners that they list, as they were at one moment."""
+
+    record: GroupRecord | None
+    states: Mapping[TopicIdPartition, GroupPartitionState]
+    owners: Mapping[str, OwnerState]
+
+
 def _read_together(
-    reader: ZnodeReader, group_id: str, partitions: list[TopicIdPartition]
-) -> tuple[dict[TopicIdPartition, GroupPartitionState], dict[str, OwnerState]]:
+    reader: ZnodeReader, group_ids: Iterable[str], partitions: Callable[[str], list[TopicIdPartition]]
+) -> dict[str, _Offsets]:
     """Read the offsets, then the owners that they list, so that an owner's offsets count in all partitions or in none.
 
     Assumptions: every commit and every staging sets the group's znode; settling only folds in decided offsets. Hence,
     while the group's znode is unchanged, every owner is listed wherever it staged offsets, or it was decided before. So
     its outcome, read once afterwards, applies to all partitions.
+
+    Args:
+        partitions: of a group, read behind its znode. All groups are read together, and those again that changed.
     """
-    where = [paths.group_partition(group_id, partition) for partition in partitions]
-    gone: list[str] = []
+    found: dict[str, _Offsets] = {}
+    gone: set[str] = set()
+    left = list(group_ids)
     for _ in range(READ_ATTEMPTS):
-        version = _version(reader, group_id)
-        states = [_decoded(path, znode) for path, znode in zip(where, reader.get_many(where), strict=True)]
-        if _version(reader, group_id) != version:
-            continue
-        listed = sorted({pending.owner for state in states for pending in state.pending})
-        owners = {name: owner for name in listed if (owner := partition_reads.read_owner(reader, name)) is not None}
-        gone = [name for name in listed if name not in owners]  # folded in meanwhile: read again
-        if not gone:
-            return dict(zip(partitions, states, strict=True)), owners
+        records, versions = _records(reader, left)
+        where = [(group_id, partition) for group_id in left for partition in partitions(group_id)]
+        spots = [paths.group_partition(*spot) for spot in where]
+        states: dict[str, dict[TopicIdPartition, GroupPartitionState]] = {group_id: {} for group_id in left}
+        for (group_id, partition), path, znode in zip(where, spots, reader.get_many(spots), strict=True):
+            states[group_id][partition] = _decoded(path, znode)
+        _, after = _records(reader, left)
+        unchanged = {group_id: _listed(states[group_id]) for group_id in left if after[group_id] == versions[group_id]}
+        owners = partition_reads.read_existing_owners(reader, set().union(*unchanged.values()))
+        gone = set()
+        for group_id, listed in unchanged.items():
+            if listed <= owners.keys():
+                found[group_id] = _Offsets(records[group_id], states[group_id], owners)
+            else:  # folded in meanwhile: read again
+                gone |= listed - owners.keys()
+        left = [group_id for group_id in left if group_id not in found]
+        if not left:
+            return found
     if gone:
-        raise CorruptDataError("a group lists an owner that does not exist", path=paths.group(group_id), owners=gone)
-    raise TransactConflictError("the group's offsets changed during every read; try again", group_id=group_id)
+        raise CorruptDataError("groups list owners that do not exist", groups=left, owners=sorted(gone))
+    raise TransactConflictError("the offsets of groups changed during every read; try again", groups=left)
+
+
+def _records(reader: ZnodeReader, group_ids: list[str]) -> tuple[dict[str, GroupRecord | None], dict[str, int | None]]:
+    """What the groups' own znodes hold, and their versions."""
+    where = list(map(paths.group, group_ids))
+    records: dict[str, GroupRecord | None] = {}
+    versions: dict[str, int | None] = {}
+    for group_id, path, znode in zip(group_ids, where, reader.get_many(where), strict=True):
+        records[group_id] = _existing(path, znode)
+        versions[group_id] = None if znode is None else znode.stat.version
+    return records, versions
+
+
+def _listed(states: Mapping[TopicIdPartition, GroupPartitionState]) -> set[str]:
+    return {pending.owner for state in states.values() for pending in state.pending}
 
 
 def list_groups(store: ZnodeStore) -> list[str]:
@@ -273,28 +311,36 @@ def last_set(store: ZnodeStore) -> dict[str, int]:
     return dict(sorted(zxids.items()))
 
 
-def describe(store: ZnodeStore, group_id: str) -> GroupDescription | None:
-    """Describe a group; None if it does not exist."""
+def describe(store: ZnodeStore, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
+    """Describe groups, by id, without those that do not exist."""
     with store.snapshot() as reader:
-        record = read_group(reader, group_id)
-        if record is None:
-            return None
-        states, owners = _read_together(reader, group_id, partitions_of(reader, group_id))
-        is_open = {name for name, owner in owners.items() if owner.outcome is Outcome.OPEN}
-        offsets, undecided = {}, {}
-        for partition, state in states.items():
-            value = group_offsets.resolve(state, owners, require_stable=False)
-            if value is not None:
-                offsets[partition] = value
-            if held := tuple(pending.owner for pending in state.pending if pending.owner in is_open):
-                undecided[partition] = held
-        return GroupDescription(group_id, record.owning_prefix, offsets, undecided)
+        read = _read_together(reader, group_ids, lambda group_id: partitions_of(reader, group_id))
+    return {
+        group_id: _described(group_id, offsets.record.owning_prefix, offsets)
+        for group_id, offsets in read.items()
+        if offsets.record is not None
+    }
+
+
+def _described(group_id: str, owning_prefix: str | None, read: _Offsets) -> GroupDescription:
+    is_open = {name for name, owner in read.owners.items() if owner.outcome is Outcome.OPEN}
+    offsets, undecided = {}, {}
+    for partition, state in read.states.items():
+        value = group_offsets.resolve(state, read.owners, require_stable=False)
+        if value is not None:
+            offsets[partition] = value
+        if held := tuple(pending.owner for pending in state.pending if pending.owner in is_open):
+            undecided[partition] = held
+    return GroupDescription(group_id, owning_prefix, offsets, undecided)
 
 
 def read_group(reader: ZnodeReader, group_id: str) -> GroupRecord | None:
     """The group's own record; None if the group does not exist or was deleted."""
     path = paths.group(group_id)
-    znode = reader.get(path)
+    return _existing(path, reader.get(path))
+
+
+def _existing(path: str, znode: Znode | None) -> GroupRecord | None:
     record = payloads.decode_group(path, znode.data) if znode else None
     return None if record is None or record.is_deleted else record
 

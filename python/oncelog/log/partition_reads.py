@@ -212,3 +212,13 @@ def read_owner(reader: ZnodeReader, owner: str) -> OwnerState | None:
     """The owner's state; None if it was settled everywhere and deleted."""
     znode = reader.get(owner)
     return None if znode is None else payloads.owner_state(owner, znode)
+
+
+def read_existing_owners(reader: ZnodeReader, names: Iterable[str]) -> dict[str, OwnerState]:
+    """The states of owners, without those that were settled everywhere and deleted."""
+    wanted = sorted(names)
+    return {
+        name: payloads.owner_state(name, znode)
+        for name, znode in zip(wanted, reader.get_many(wanted), strict=True)
+        if znode is not None
+    }

@@ -18,7 +18,7 @@ from oncelog.ports import FileStore, ZnodeReader, ZnodeStore
 from oncelog.protocol import visibility
 from oncelog.protocol.partition import IndexEntry, OwnerState, PartitionState
 from oncelog.types import BlockSlice, IsolationLevel, TopicIdPartition
-from oncelog.znodes import paths, payloads
+from oncelog.znodes import paths
 from oncelog.znodes.transact import recently
 
 WINDOW_ENTRIES = 1000
@@ -135,11 +135,9 @@ def _read(
         seen = read(reader, pending)
         found |= seen
         listed = {span.owner for state in seen.values() for span in state.owners} - owners.keys()
-        names = sorted(listed)
-        for name, znode in zip(names, reader.get_many(names), strict=True):
-            if znode is None:
-                return found, None
-            owners[name] = payloads.owner_state(name, znode)
+        owners |= partition_reads.read_existing_owners(reader, listed)
+        if not listed <= owners.keys():
+            return found, None
         pending = _neighbours(owners, listed, found.keys()) if with_neighbours else []
     return found, owners
 
@@ -248,11 +246,10 @@ def read_owners(reader: ZnodeReader, names: list[str]) -> dict[str, OwnerState]:
     Raises:
         CorruptDataError: an owner is gone. It was settled after the partition was read, or never existed.
     """
-    owners = {}
-    for name, znode in zip(names, reader.get_many(names), strict=True):
-        if znode is None:
+    owners = partition_reads.read_existing_owners(reader, names)
+    for name in names:
+        if name not in owners:
             raise CorruptDataError("a partition lists an owner that does not exist", owner=name)
-        owners[name] = payloads.owner_state(name, znode)
     return owners
 
 

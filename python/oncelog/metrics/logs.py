@@ -47,6 +47,9 @@ class _Group(NamedTuple):
     read_ms: int
     described: GroupDescription
 
+    def is_current(self, zxid: int | None, now_ms: int) -> bool:
+        return zxid == self.zxid and not self.described.undecided and now_ms - self.read_ms <= GROUP_MS
+
 
 class LogReader:
     """Reads one log again and again, and remembers what need not be read twice."""
@@ -91,16 +94,14 @@ class LogReader:
         group that holds nothing undecided changes only with its znode, or when upkeep expires an offset.
         """
         now_ms = self._services.clock.monotonic_ms()
-        kept: dict[str, _Group] = {}
-        for group_id, zxid in groups.last_set(self._store).items():
-            known = self._groups.get(group_id)
-            if known is None or known.zxid != zxid or known.described.undecided or now_ms - known.read_ms > GROUP_MS:
-                described = groups.describe(self._store, group_id)
-                known = None if described is None else _Group(zxid, now_ms, described)
-            if known is not None:
-                kept[group_id] = known
-        self._groups = kept
-        return [one.described for one in kept.values()]
+        zxids = groups.last_set(self._store)
+        kept = {
+            group_id: known for group_id, known in self._groups.items() if known.is_current(zxids.get(group_id), now_ms)
+        }
+        described = groups.describe(self._store, sorted(zxids.keys() - kept.keys()))
+        read = {group_id: _Group(zxids[group_id], now_ms, one) for group_id, one in described.items()}
+        self._groups = dict(sorted((kept | read).items()))
+        return [one.described for one in self._groups.values()]
 
     def _read_groups(self, reading: Reading, found: Iterable[GroupDescription], seen: LogSnapshot) -> None:
         lags: dict[_Spot, int] = {}

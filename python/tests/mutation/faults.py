@@ -1127,8 +1127,8 @@ SPARK = [
     Fault(
         "offsets that are committed while they are read are torn",
         "coordinator/groups.py",
-        "        if _version(reader, group_id) != version:\n            continue\n",
-        "",
+        "for group_id in left if after[group_id] == versions[group_id]}",
+        "for group_id in left}",
         ("unit/coordinator/test_groups.py",),
     ),
     Fault(

@@ -215,10 +215,8 @@ class _Aftermath:
         store = self._log.services.store
         for name in sorted(set(map(paths.name_of, store.children(paths.TOPICS))) - self._cast.topics.keys()):
             yield f"{name}: a znode of a deleted topic is left"
-        for group_id in groups.list_groups(store):
-            described = groups.describe(store, group_id)
-            left = described.offsets if described else {}
-            for name in sorted({partition.topic for partition in left} - self._cast.topics.keys()):
+        for group_id, group in groups.describe(store, groups.list_groups(store)).items():
+            for name in sorted({partition.topic for partition in group.offsets} - self._cast.topics.keys()):
                 yield f"{group_id}: an offset of a deleted topic {name} is left"
         named = collection.referenced_files(store, IndexFiles(self._log.services.files))
         for name in sorted(self._world.disk.contents.keys() - named):

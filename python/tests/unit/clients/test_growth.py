@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from oncelog.coordinator import rounds, sweeper
+from oncelog.coordinator import groups, rounds, sweeper
 from oncelog.ledger.batches import REMEMBERED_ROUNDS
 from oncelog.ledger.kinds import EMBEDDED
 from oncelog.log import snapshot, topics
 from oncelog.runtime import Log
-from oncelog.types import Block
+from oncelog.types import Block, OffsetAndMetadata
 from tests.support.log.counted import CountedStore
 from tests.support.log.logs import TOPIC, LogWorld, log_world, partition, started
 from tests.support.log.rounds import PREFIX, begin
@@ -113,3 +113,16 @@ def test_ids_that_are_not_idle_are_read_together(memory_world: LogWorld) -> None
         started(memory_world.log, f"id-{number}")
 
     assert store.requests_of(lambda: sweeper.expire_transactional_ids(store)) == alone
+
+
+def test_the_offsets_of_all_groups_are_read_together(memory_world: LogWorld) -> None:
+    store = CountedStore(memory_world.store())
+    source = partition(memory_world.log)
+    names = [f"group-{number}" for number in range(20)]
+    for name in names:
+        groups.commit(store, name, {source: OffsetAndMetadata(1)})
+    lists_of_one = store.requests_of(lambda: groups.partitions_of(store, "group-0"))
+    alone = store.requests_of(lambda: groups.describe(store, ["group-0"]))
+
+    assert store.requests_of(lambda: groups.describe(store, names)) == alone + 19 * lists_of_one
+    assert [*groups.describe(store, names)] == names

@@ -117,9 +117,7 @@ def test_a_group_belongs_to_the_first_sink_that_stages_its_offsets(log: Log) -> 
             store.transact(lambda view, prefix=prefix: groups.next_order(view, "g", owning_prefix=prefix))  # type: ignore[misc]
 
     assert version(log) == 1
-    described = groups.describe(store, "g")
-    assert described is not None
-    assert described.owning_prefix == "sink"
+    assert groups.describe(store, ["g"])["g"].owning_prefix == "sink"
 
 
 def test_a_commit_that_is_refused_writes_nothing(world: LogWorld) -> None:
