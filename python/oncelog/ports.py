@@ -122,7 +122,10 @@ class ZnodeReader(Protocol):
         """The znode, or None if it does not exist."""
 
     def get_many(self, paths: Iterable[str]) -> list[Znode | None]:
-        """`get` of each path, pipelined into one round trip if the backend can."""
+        """`get` of each path, in one round trip if the backend can.
+
+        They are read in this order: none shows an older moment than those before it.
+        """
 
     def children(self, path: str) -> list[str]:
         """Sorted names of the children; empty if `path` does not exist."""

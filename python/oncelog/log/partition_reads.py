@@ -6,7 +6,7 @@ It never writes; log/partition_log.py does.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
@@ -14,7 +14,7 @@ from oncelog import limits
 from oncelog.arguments import check_name, check_number
 from oncelog.errors import CorruptDataError, DataLossError, UnknownPartitionError, UnknownTopicError
 from oncelog.log.index import PartitionIndex
-from oncelog.ports import ZnodeReader, ZnodeStore
+from oncelog.ports import Znode, ZnodeReader, ZnodeStore
 from oncelog.protocol.partition import OwnerState, PartitionState, TailNode, TopicState
 from oncelog.types import MAX_LONG, TopicIdPartition
 from oncelog.znodes import paths, payloads
@@ -65,8 +65,15 @@ def read_existing(
 ) -> dict[TopicIdPartition, PartitionState]:
     """The states of those `partitions` that exist and are not being deleted, read together."""
     wanted = list(partitions)
+    return existing(wanted, reader.get_many(map(paths.partition, wanted)))
+
+
+def existing(
+    partitions: Iterable[TopicIdPartition], znodes: Iterable[Znode | None]
+) -> dict[TopicIdPartition, PartitionState]:
+    """The states of those `partitions` that exist and are not being deleted, from their `znodes`."""
     found = {}
-    for partition, znode in zip(wanted, reader.get_many(map(paths.partition, wanted)), strict=True):
+    for partition, znode in zip(partitions, znodes, strict=True):
         state = payloads.decode_partition(paths.partition(partition), znode.data) if znode else None
         if state is not None and not state.is_deleted:
             found[partition] = state
@@ -83,10 +90,15 @@ def read_partitions(
     """
     wanted = list(partitions)
     found = read_existing(reader, wanted)
+    check_all(found, wanted)
+    return found
+
+
+def check_all(found: Container[TopicIdPartition], wanted: Iterable[TopicIdPartition]) -> None:
+    """Raise UnknownTopicError if one of the `wanted` partitions is not among the `found` ones."""
     for partition in wanted:
         if partition not in found:
             raise _no_partition(partition)
-    return found
 
 
 def exists(reader: ZnodeReader, partition: TopicIdPartition) -> bool:

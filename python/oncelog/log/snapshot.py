@@ -14,7 +14,7 @@ from oncelog import limits
 from oncelog.errors import CorruptDataError, DataLossError, PlanOvertakenError
 from oncelog.log import partition_reads, segment
 from oncelog.log.index_files import IndexFiles
-from oncelog.ports import FileStore, ZnodeReader, ZnodeStore
+from oncelog.ports import FileStore, Znode, ZnodeReader, ZnodeStore
 from oncelog.protocol import visibility
 from oncelog.protocol.partition import IndexEntry, OwnerState, PartitionState
 from oncelog.types import BlockSlice, IsolationLevel, TopicIdPartition
@@ -26,7 +26,6 @@ WINDOW_ENTRIES = 1000
 
 
 Select = Callable[[ZnodeReader], Iterable[TopicIdPartition]]
-ReadPartitions = Callable[[ZnodeReader, Iterable[TopicIdPartition]], dict[TopicIdPartition, PartitionState]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,10 @@ class LogSnapshot:
 
 def commits_zxid(reader: ZnodeReader) -> int:
     """S, which says what is decided: the mzxid of ``/commits``."""
-    znode = reader.get(paths.COMMITS)
+    return _zxid_of(reader.get(paths.COMMITS))
+
+
+def _zxid_of(znode: Znode | None) -> int:
     if znode is None:
         raise CorruptDataError("the store holds no log", path=paths.COMMITS)
     return znode.stat.mzxid
@@ -77,11 +79,15 @@ def take(
         UnknownTopicError: a topic was deleted.
     """
     wanted = list(partitions)
-    read = partition_reads.read_existing if with_neighbours else partition_reads.read_partitions
     for _ in range(limits.PLAN_ATTEMPTS):
         with store.snapshot() if snapshot_zxid is None else recently(store) as reader:  # any moment from S on will do
-            zxid = commits_zxid(reader) if snapshot_zxid is None else snapshot_zxid
-            found, owners = _read(reader, wanted, read, with_neighbours=with_neighbours)
+            if snapshot_zxid is None:
+                zxid, listed = _read_with_zxid(reader, wanted)
+            else:
+                zxid, listed = snapshot_zxid, partition_reads.read_existing(reader, wanted)
+            if not with_neighbours:
+                partition_reads.check_all(listed, wanted)
+            found, owners = _with_owners(reader, listed, with_neighbours=with_neighbours)
         overtaken = visibility.is_overtaken(zxid, found.values())
         if not overtaken and owners is not None:
             return LogSnapshot(found, owners, visibility.plan(zxid, found, owners))
@@ -117,28 +123,37 @@ def take_selected(store: ZnodeStore, select: Select) -> LogSnapshot:
         with store.snapshot() as reader:
             zxid = commits_zxid(reader)
             wanted = list(select(reader))
-            found, owners = _read(reader, wanted, partition_reads.read_existing, with_neighbours=False)
+            listed = partition_reads.read_existing(reader, wanted)
+            found, owners = _with_owners(reader, listed, with_neighbours=False)
         is_whole = len(found) == len(wanted) and not visibility.is_overtaken(zxid, found.values())
         if is_whole and owners is not None:
             return LogSnapshot(found, owners, visibility.plan(zxid, found, owners))
     raise PlanOvertakenError("settling or deletions overtook this reader on every attempt; try again")
 
 
-def _read(
-    reader: ZnodeReader, wanted: list[TopicIdPartition], read: ReadPartitions, *, with_neighbours: bool
+def _read_with_zxid(
+    reader: ZnodeReader, partitions: list[TopicIdPartition]
+) -> tuple[int, dict[TopicIdPartition, PartitionState]]:
+    """S and the existing partitions, by one request, which reads S first."""
+    commits, *znodes = reader.get_many([paths.COMMITS, *map(paths.partition, partitions)])
+    return _zxid_of(commits), partition_reads.existing(partitions, znodes)
+
+
+def _with_owners(
+    reader: ZnodeReader, partitions: dict[TopicIdPartition, PartitionState], *, with_neighbours: bool
 ) -> tuple[dict[TopicIdPartition, PartitionState], dict[str, OwnerState] | None]:
-    """Read the partitions, then their owners; no owners if one was settled in between, so the caller reads again."""
-    found: dict[TopicIdPartition, PartitionState] = {}
+    """The partitions and their owners; no owners if one was settled in between, so the caller reads again."""
+    found = dict(partitions)
     owners: dict[str, OwnerState] = {}
-    pending = wanted
-    while pending:
-        seen = read(reader, pending)
-        found |= seen
+    seen = partitions
+    while seen:
         listed = {span.owner for state in seen.values() for span in state.owners} - owners.keys()
         owners |= partition_reads.read_existing_owners(reader, listed)
         if not listed <= owners.keys():
             return found, None
         pending = _neighbours(owners, listed, found.keys()) if with_neighbours else []
+        seen = partition_reads.read_existing(reader, pending)
+        found |= seen
     return found, owners
 
 

@@ -413,10 +413,8 @@ VISIBILITY = [
     Fault(
         "the reader reads /commits last",
         "log/snapshot.py",
-        "            zxid = commits_zxid(reader) if snapshot_zxid is None else snapshot_zxid\n"
-        "            found, owners = _read(reader, wanted, read, with_neighbours=with_neighbours)\n",
-        "            found, owners = _read(reader, wanted, read, with_neighbours=with_neighbours)\n"
-        "            zxid = commits_zxid(reader) if snapshot_zxid is None else snapshot_zxid\n",
+        "commits, *znodes = reader.get_many([paths.COMMITS, *map(paths.partition, partitions)])",
+        "*znodes, commits = reader.get_many([*map(paths.partition, partitions), paths.COMMITS])",
         ("properties/test_live_reads.py", "unit/log/test_snapshot.py"),
     ),
     Fault(

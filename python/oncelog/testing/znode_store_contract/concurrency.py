@@ -20,6 +20,9 @@ from oncelog.testing.znode_store_contract.worlds import (
 WORKERS = 6
 ROUNDS = 40
 
+BETWEEN = 1_000
+"""Znodes that a reader asks for between two others."""
+
 
 class ConcurrencyContract(StoreFixtures):
     """Writers in processes if the store supports that, else in threads."""
@@ -95,6 +98,26 @@ class ConcurrencyContract(StoreFixtures):
         commits = store.get("/commits")
         assert commits is not None
         assert commits.stat.version == WORKERS * ROUNDS
+
+    def test_znodes_that_are_read_together_are_read_in_their_order(self, world: StoreWorld) -> None:
+        """Also if they are so many that a store asks for them by several requests."""
+        store = world.client()
+        first, last = "/a", "/b"
+        store.multi([Create(first, b"0"), Create(last, b"0")])
+        between = [f"/{number}" for number in range(BETWEEN)]
+
+        def write() -> None:
+            for _ in range(ROUNDS):
+                store.transact(lambda view: increment(view, first))
+                store.transact(lambda view: increment(view, last))
+
+        def read() -> None:
+            for _ in range(ROUNDS):
+                later, *_, earlier = store.get_many([last, *between, first])
+                assert int(present(later).data) <= int(present(earlier).data)
+
+        world.in_parallel(2, lambda number: read() if number else write())
+        assert number_at(store, first) == number_at(store, last) == ROUNDS
 
 
 class AtomicReadsContract(StoreFixtures):
