@@ -1,44 +1,63 @@
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
+import org.opensearch.Version;
 import org.opensearch.common.settings.Settings;
 import org.opensearch.env.Environment;
-import org.opensearch.index.mapper.MapperExtrasPlugin;
 import org.opensearch.node.Node;
-import org.opensearch.plugins.Plugin;
-import org.opensearch.transport.Netty4Plugin;
+import org.opensearch.plugins.PluginInfo;
 
 /**
  * A cluster of one node of OpenSearch, without its security plugin, in a process that runs until it is killed. With the
  * names of Elasticsearch's packages it is one of that.
  */
 public final class OpenSearch {
-  private static final List<Class<? extends Plugin>> PLUGINS =
-      List.of(Netty4Plugin.class, MapperExtrasPlugin.class);
-
   private OpenSearch() {}
 
   /** Node's own main class refuses to run as root, and takes no plugins from the class path. */
   private static final class Embedded extends Node {
-    Embedded(Environment environment, Collection<Class<? extends Plugin>> plugins) {
+    @SuppressWarnings({"rawtypes", "unchecked"}) // plugins are classes, and from OpenSearch 3 on descriptions of them
+    Embedded(Environment environment, Collection plugins) {
       super(environment, plugins, false);
     }
   }
 
-  /** The arguments are the folder of its data, which is kept, its port, and a process whose end ends this one. */
+  /**
+   * The arguments are the folder of its data, which is kept, its port, a process whose end ends this one, and the classes
+   * of its plugins.
+   */
   public static void main(String[] arguments) {
     try {
       Path home = Files.createDirectories(Path.of(arguments[0]));
       ProcessHandle owner = ProcessHandle.of(Long.parseLong(arguments[2])).orElseThrow();
       owner.onExit().thenRun(() -> Runtime.getRuntime().halt(0));
       Environment environment = new Environment(settings(home, arguments[1]), home.resolve("config"));
-      new Embedded(environment, PLUGINS).start();
+      new Embedded(environment, plugins(List.of(arguments).subList(3, arguments.length))).start();
       Thread.currentThread().join();
     } catch (Throwable problem) {
       problem.printStackTrace();
       Runtime.getRuntime().halt(1); // threads that were started would go on
     }
+  }
+
+  private static Collection<Object> plugins(List<String> names) throws ReflectiveOperationException {
+    var taken = Node.class.getDeclaredConstructor(Environment.class, Collection.class, boolean.class);
+    boolean areDescribed = taken.getGenericParameterTypes()[1].getTypeName().contains("PluginInfo");
+    Collection<Object> found = new ArrayList<>();
+    for (String name : names) {
+      found.add(areDescribed ? described(name) : Class.forName(name));
+    }
+    return found;
+  }
+
+  private static Object described(String name) throws ReflectiveOperationException {
+    return PluginInfo.class
+        .getConstructor(
+            String.class, String.class, String.class, Version.class, String.class, String.class, String.class, List.class,
+            boolean.class)
+        .newInstance(name, name, "1", Version.CURRENT, "21", name, null, List.of(), false);
   }
 
   private static Settings settings(Path home, String port) {

