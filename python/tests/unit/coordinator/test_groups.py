@@ -53,7 +53,7 @@ class SlowReads(RivalledStore):
 
     def _read(self, path: str) -> Znode | None:
         found = self.get(path)
-        if path.startswith(f"{paths.GROUPS}/"):
+        if path.startswith(f"{paths.group('g')}/"):
             self.is_overtaken()
         return found
 
