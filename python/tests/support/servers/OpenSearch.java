@@ -25,8 +25,8 @@ public final class OpenSearch {
   }
 
   /**
-   * The arguments are the folder of its data, which is kept, its port, a process whose end ends this one, and the classes
-   * of its plugins.
+   * The arguments are the folder of its data, which is kept, its port, a process whose end ends this one, and the
+   * classes of its plugins.
    */
   public static void main(String[] arguments) {
     try {
@@ -55,8 +55,8 @@ public final class OpenSearch {
   private static Object described(String name) throws ReflectiveOperationException {
     return PluginInfo.class
         .getConstructor(
-            String.class, String.class, String.class, Version.class, String.class, String.class, String.class, List.class,
-            boolean.class)
+            String.class, String.class, String.class, Version.class, String.class, String.class, String.class,
+            List.class, boolean.class)
         .newInstance(name, name, "1", Version.CURRENT, "21", name, null, List.of(), false);
   }
 
