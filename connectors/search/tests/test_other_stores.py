@@ -10,12 +10,22 @@ from pyspark.sql import SparkSession
 
 from oncelog.testing.target_contract import TargetContract, TargetWorld
 from search_worlds import SearchWorld
-from tests.support.servers.opensearch import ELASTICSEARCH, OPENSEARCH_3, OpenSearch, running_server
+from tests.support.servers.opensearch import (
+    ELASTICSEARCH_7,
+    ELASTICSEARCH_8,
+    ELASTICSEARCH_9,
+    OPENSEARCH_3,
+    OpenSearch,
+    running_server,
+)
 
 pytestmark = pytest.mark.in_turn("search")
 
 
-@pytest.fixture(scope="module", params=[ELASTICSEARCH, OPENSEARCH_3], ids=lambda kind: f"{kind.name} {kind.version}")
+STORES = (ELASTICSEARCH_7, ELASTICSEARCH_8, ELASTICSEARCH_9, OPENSEARCH_3)
+
+
+@pytest.fixture(scope="module", params=STORES, ids=lambda kind: f"{kind.name} {kind.version}")
 def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSearch]:
     """A server that the tests of this module share."""
     with running_server(tmp_path_factory.mktemp("store"), request.param) as server:

