@@ -15,7 +15,7 @@ from oncelog import TopicPartition
 from oncelog.clients.producer import Producer
 from oncelog.errors import AbortableError, OncelogError, OutcomeUnknownError, RetriableError
 from oncelog.runtime import Log
-from oncelog.testing.history import Piece
+from oncelog.testing.history import Piece, is_whole
 
 DELIVERY_MS = 5_000
 TRANSACTION_MS = 20_000
@@ -94,11 +94,8 @@ class OncelogReader:
                 runs[TopicPartition(batch.topic, batch.partition)] += placed_runs(offsets, numbers)
             ends = {at: self._consumer.position(at) for at in self._partitions}
         self._was_empty = not batches
-        # An error behind the first block ends a poll early, and nothing public tells: the rest is still planned then.
-        is_whole = all(assigned.plan_end is None for assigned in self._consumer._assigned.values())
-        return Polled(
-            [Piece(at.topic, at.partition, starts[at], ends[at], runs[at]) for at in self._partitions], is_whole
-        )
+        pieces = [Piece(at.topic, at.partition, starts[at], ends[at], runs[at]) for at in self._partitions]
+        return Polled(pieces, is_whole(self._consumer))
 
     def is_at_end(self) -> bool:
         return self._was_empty

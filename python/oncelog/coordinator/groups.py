@@ -234,9 +234,9 @@ def fetch(
 
 @dataclass(frozen=True, slots=True)
 class _Offsets:
-    """Offsets of one group, and the owners that they list, as they were at one moment."""
+    """A group's own znode, offsets of it, and the owners that they list and others, as they were at one moment."""
 
-    record: GroupRecord | None
+    znode: Znode | None
     states: Mapping[TopicIdPartition, GroupPartitionState]
     owners: Mapping[str, OwnerState]
 
@@ -257,19 +257,20 @@ def _read_together(
     gone: set[str] = set()
     left = list(group_ids)
     for _ in range(READ_ATTEMPTS):
-        records, versions = _records(reader, left)
+        own = list(map(paths.group, left))
+        before = dict(zip(left, reader.get_many(own), strict=True))
         where = [(group_id, partition) for group_id in left for partition in partitions(group_id)]
         spots = [paths.group_partition(*spot) for spot in where]
         states: dict[str, dict[TopicIdPartition, GroupPartitionState]] = {group_id: {} for group_id in left}
         for (group_id, partition), path, znode in zip(where, spots, reader.get_many(spots), strict=True):
             states[group_id][partition] = _decoded(path, znode)
-        _, after = _records(reader, left)
-        unchanged = {group_id: _listed(states[group_id]) for group_id in left if after[group_id] == versions[group_id]}
+        after = dict(zip(left, reader.get_many(own), strict=True))
+        unchanged = {group_id: _listed(states[group_id]) for group_id in left if after[group_id] == before[group_id]}
         owners = partition_reads.read_existing_owners(reader, set().union(*unchanged.values()))
         gone = set()
         for group_id, listed in unchanged.items():
             if listed <= owners.keys():
-                found[group_id] = _Offsets(records[group_id], states[group_id], owners)
+                found[group_id] = _Offsets(before[group_id], states[group_id], owners)
             else:  # folded in meanwhile: read again
                 gone |= listed - owners.keys()
         left = [group_id for group_id in left if group_id not in found]
@@ -278,17 +279,6 @@ def _read_together(
     if gone:
         raise CorruptDataError("groups list owners that do not exist", groups=left, owners=sorted(gone))
     raise TransactConflictError("the offsets of groups changed during every read; try again", groups=left)
-
-
-def _records(reader: ZnodeReader, group_ids: list[str]) -> tuple[dict[str, GroupRecord | None], dict[str, int | None]]:
-    """What the groups' own znodes hold, and their versions."""
-    where = list(map(paths.group, group_ids))
-    records: dict[str, GroupRecord | None] = {}
-    versions: dict[str, int | None] = {}
-    for group_id, path, znode in zip(group_ids, where, reader.get_many(where), strict=True):
-        records[group_id] = _existing(path, znode)
-        versions[group_id] = None if znode is None else znode.stat.version
-    return records, versions
 
 
 def _listed(states: Mapping[TopicIdPartition, GroupPartitionState]) -> set[str]:
@@ -316,20 +306,20 @@ def describe(store: ZnodeStore, group_ids: Iterable[str]) -> dict[str, GroupDesc
     with store.snapshot() as reader:
         read = _read_together(reader, group_ids, lambda group_id: partitions_of(reader, group_id))
     return {
-        group_id: _described(group_id, offsets.record.owning_prefix, offsets)
+        group_id: _described(group_id, record.owning_prefix, offsets)
         for group_id, offsets in read.items()
-        if offsets.record is not None
+        if (record := _existing(paths.group(group_id), offsets.znode)) is not None
     }
 
 
 def _described(group_id: str, owning_prefix: str | None, read: _Offsets) -> GroupDescription:
-    is_open = {name for name, owner in read.owners.items() if owner.outcome is Outcome.OPEN}
     offsets, undecided = {}, {}
     for partition, state in read.states.items():
         value = group_offsets.resolve(state, read.owners, require_stable=False)
         if value is not None:
             offsets[partition] = value
-        if held := tuple(pending.owner for pending in state.pending if pending.owner in is_open):
+        listed = (pending.owner for pending in state.pending)
+        if held := tuple(owner for owner in listed if read.owners[owner].outcome is Outcome.OPEN):
             undecided[partition] = held
     return GroupDescription(group_id, owning_prefix, offsets, undecided)
 

@@ -29,11 +29,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from oncelog.types import IsolationLevel
+
+if TYPE_CHECKING:
+    from oncelog.clients.consumer import Consumer
 
 NUMBERS = 2**48
 """Record numbers and offsets are below this, so that each fits into 64 bits together with a topic or partition."""
@@ -331,6 +334,14 @@ def read(paths: Iterable[Path | str]) -> Iterator[Event]:
                     yield Event.from_json(line)
                 except (ValueError, KeyError, TypeError):
                     continue
+
+
+def is_whole(consumer: Consumer) -> bool:
+    """Whether a consumer has now returned everything that it planned: see `Polled`.
+
+    An error behind the first block ends a poll early, and nothing public tells: the rest is still planned then.
+    """
+    return all(assigned.plan_end is None for assigned in consumer._assigned.values())
 
 
 def runs_of(numbers: Iterable[int]) -> list[Run]:

@@ -1125,7 +1125,7 @@ SPARK = [
     Fault(
         "offsets that are committed while they are read are torn",
         "coordinator/groups.py",
-        "for group_id in left if after[group_id] == versions[group_id]}",
+        "for group_id in left if after[group_id] == before[group_id]}",
         "for group_id in left}",
         ("unit/coordinator/test_groups.py",),
     ),

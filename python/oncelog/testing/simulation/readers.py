@@ -11,7 +11,19 @@ from oncelog.runtime import Log
 from oncelog.spark.kit.options import Use
 from oncelog.spark.options import SourceOptions, parse_source_options
 from oncelog.spark.planner import SourcePlanner
-from oncelog.testing.history import Fetch, Fetched, Piece, Plan, Planned, Poll, Polled, Recorder, Stage, placed_runs_of
+from oncelog.testing.history import (
+    Fetch,
+    Fetched,
+    Piece,
+    Plan,
+    Planned,
+    Poll,
+    Polled,
+    Recorder,
+    Stage,
+    is_whole,
+    placed_runs_of,
+)
 from oncelog.testing.simulation.clients import Client, number_of, persevere, pieces_of
 from oncelog.testing.simulation.processes import Process
 from oncelog.testing.simulation.world import World
@@ -106,11 +118,9 @@ class RecordedConsumer:
         name = f"{self._process.name}:{self._lives}"
         call = self._recorder.invoke(Poll(name, self._isolation, is_final))
         records = self.consumer.poll(max_records=max_records)
-        # An error behind the first block ends a poll early, and nothing public tells: the rest is still planned then.
-        is_whole = all(assigned.plan_end is None for assigned in self.consumer._assigned.values())
         after = self._positions = {tp: self.consumer.position(tp) for tp in self._partitions}
         pieces = list(pieces_of(records, [(tp, before[tp], after[tp]) for tp in self._partitions]))
-        self._recorder.ok(call, Polled(pieces, is_whole=is_whole))
+        self._recorder.ok(call, Polled(pieces, is_whole=is_whole(self.consumer)))
         self._world.counts["records read"] += len(records)
         return records
 

@@ -37,7 +37,7 @@ class Distribution(NamedTuple):
         plugins: those that it needs, by their classes in that package.
         java: the oldest that it runs on.
         program: starts it.
-        plugin: brings the jar of its only plugin, if that must not be on the class path.
+        plugin_artifact: brings the jar of its only plugin, if that must not be on the class path.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Distribution(NamedTuple):
     plugins: tuple[str, ...] = ("transport.Netty4Plugin", "index.mapper.MapperExtrasPlugin")
     java: int = 17
     program: str = "OpenSearch.java"
-    plugin: Artifact | None = None
+    plugin_artifact: Artifact | None = None
 
 
 def _elasticsearch(version: str, java: int) -> Distribution:
@@ -162,8 +162,8 @@ class OpenSearchServer(ServerProcess):
         source.write_text(program.replace(OPENSEARCH.package, kind.package))
         jars = sorted(require_jars(kind).glob("*.jar"))
         plugins = [f"{kind.package}.{plugin}" for plugin in kind.plugins]
-        if kind.plugin is not None:
-            jar = next(path for path in jars if path.name == f"{kind.plugin[1]}-{kind.version}.jar")
+        if kind.plugin_artifact is not None:
+            jar = next(path for path in jars if path.name == f"{kind.plugin_artifact[1]}-{kind.version}.jar")
             jars.remove(jar)
             plugins = [str(self._installed(jar, *plugins))]
         command = [java_of(kind.java) or "", *OPTIONS, "-cp", os.pathsep.join(map(str, jars)), str(source)]
@@ -244,5 +244,5 @@ def require_jars(distribution: Distribution) -> Path:
         pytest.skip(f"{name} {version} needs Java {distribution.java}: install it below /usr/lib/jvm")
     if shutil.which("mvn") is None and not maven.kept_jars(name, version).is_dir():
         missing_part("Maven", "install it: it brings the jars of OpenSearch and Elasticsearch")
-    plugin = [distribution.plugin] if distribution.plugin is not None else []
+    plugin = [distribution.plugin_artifact] if distribution.plugin_artifact is not None else []
     return maven.jars(name, version, [distribution.artifact, *plugin])
