@@ -194,7 +194,8 @@ class Consumer(Guided):
         if not active:
             return None
         try:
-            seen = snapshot.take(self._store, [assignment.partition for assignment in active])
+            positions = {assignment.partition: assignment.position or 0 for assignment in active}
+            seen = snapshot.take(self._store, positions, positions=positions)
         except PlanOvertakenError:
             return None  # keep what was known; the next plan sees more
         if self._reset_beyond(active, seen):

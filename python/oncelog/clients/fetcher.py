@@ -21,7 +21,6 @@ from oncelog.log import snapshot
 from oncelog.log.index_files import IndexFiles
 from oncelog.log.segment import read_block
 from oncelog.log.snapshot import LogSnapshot, VisibleRange
-from oncelog.protocol.partition import PartitionState
 from oncelog.types import Block, BlockSlice, ConsumerRecord, IsolationLevel, TopicIdPartition
 
 
@@ -120,7 +119,7 @@ class Fetcher:
     def plan(self, assignments: Sequence[Assignment], seen: LogSnapshot) -> None:
         """Plan all or none: if one cannot be planned, the others must not show their parts of a transaction."""
         ends = [max(seen.end(a.partition, self._isolation), a.position or 0) for a in assignments]
-        found = [self._visible(a, end, seen.partitions[a.partition]) for a, end in zip(assignments, ends, strict=True)]
+        found = [self._visible(a, end, seen) for a, end in zip(assignments, ends, strict=True)]
         for assignment, visible, end in zip(assignments, found, ends, strict=True):
             assignment.plan(visible, end)
 
@@ -134,7 +133,7 @@ class Fetcher:
             assignment.plan(self._visible(assignment, assignment.plan_end), assignment.plan_end)
         return bool(assignment.planned)
 
-    def _visible(self, assignment: Assignment, end: int, state: PartitionState | None = None) -> VisibleRange:
+    def _visible(self, assignment: Assignment, end: int, seen: LogSnapshot | None = None) -> VisibleRange:
         """The next visible records from the position, up to `end` at most; see `snapshot.visible_range`."""
         return snapshot.visible_range(
             self._services.store,
@@ -144,7 +143,7 @@ class Fetcher:
             end,
             self._isolation,
             max_records=limits.PLANNED_RECORDS,
-            state=state,
+            seen=seen,
         )
 
     def take(self, assignments: Iterable[Assignment], max_records: int) -> list[ConsumerBatch]:

@@ -71,14 +71,7 @@ def lag(
     count = max(end - position, 0)
     try:
         ahead = snapshot.visible_range(
-            services.store,
-            index_files,
-            partition,
-            position,
-            end,
-            isolation,
-            max_records=1,
-            state=seen.partitions[partition],
+            services.store, index_files, partition, position, end, isolation, max_records=1, seen=seen
         ).count
     except OncelogError:  # retention removed what is ahead, or the index is damaged: a reader of it will say so
         return count

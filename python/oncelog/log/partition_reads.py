@@ -113,11 +113,20 @@ def _no_partition(partition: TopicIdPartition) -> UnknownTopicError:
 
 
 def read_index(
-    reader: ZnodeReader, partition: TopicIdPartition, state: PartitionState, *, start: int = 0
+    reader: ZnodeReader,
+    partition: TopicIdPartition,
+    state: PartitionState,
+    *,
+    start: int = 0,
+    news: TailNode | None = None,
 ) -> PartitionIndex:
     """The index of the partition from `start` on, at `state` or later.
 
     A reader near the end of the log only reads the tail nodes that it needs, and not the whole tail.
+
+    Args:
+        news: the tail node that begins at `start`, if it was read already, with `state` or later. If nothing comes
+            after it, nothing more is read.
 
     Raises:
         CorruptDataError: the tail does not reach from the end of the roots to the log end. It was rolled after `state`
@@ -125,6 +134,8 @@ def read_index(
     """
     folder = paths.tail(partition)
     rolled_end = max(state.roots[-1].end if state.roots else 0, state.log_start)
+    if news is not None and rolled_end <= start == news.base_offset and state.log_end <= news.end_offset:
+        return PartitionIndex(state.roots, (news,))
     names, nodes = _read_tail(reader, folder, start if start > rolled_end else None)
     tail_start = min(int(names[0]), state.log_end) if names else state.log_end
     if tail_start > rolled_end:

@@ -7,18 +7,19 @@ blocks it gets. The consumer, Spark's source and the settler use it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from oncelog import limits
 from oncelog.errors import CorruptDataError, DataLossError, PlanOvertakenError
 from oncelog.log import partition_reads, segment
+from oncelog.log.index import PartitionIndex
 from oncelog.log.index_files import IndexFiles
 from oncelog.ports import FileStore, Znode, ZnodeReader, ZnodeStore
 from oncelog.protocol import visibility
-from oncelog.protocol.partition import IndexEntry, OwnerState, PartitionState
+from oncelog.protocol.partition import IndexEntry, OwnerState, PartitionState, TailNode
 from oncelog.types import BlockSlice, IsolationLevel, TopicIdPartition
-from oncelog.znodes import paths
+from oncelog.znodes import paths, payloads
 from oncelog.znodes.transact import recently
 
 WINDOW_ENTRIES = 1000
@@ -35,11 +36,13 @@ class LogSnapshot:
     Attributes:
         owners: the owners that the partitions list.
         plan: the last stable offsets, planned over all `partitions` together.
+        news: of partitions whose readers' positions were given: the tail node that begins there.
     """
 
     partitions: Mapping[TopicIdPartition, PartitionState]
     owners: Mapping[str, OwnerState]
     plan: visibility.Plan[TopicIdPartition]
+    news: Mapping[TopicIdPartition, TailNode] = field(default_factory=dict)
 
     def end(self, partition: TopicIdPartition, isolation: IsolationLevel) -> int:
         """The end of what a reader may see: the LSO, or for read_uncommitted the log end."""
@@ -65,6 +68,7 @@ def take(
     *,
     snapshot_zxid: int | None = None,
     with_neighbours: bool = False,
+    positions: Mapping[TopicIdPartition, int] | None = None,
 ) -> LogSnapshot:
     """Read a plan over `partitions`.
 
@@ -73,6 +77,8 @@ def take(
         snapshot_zxid: an older S to plan with, which `store` told before (a settler's); None for the current one.
         with_neighbours: also plan over all partitions that share an owner with `partitions`, directly or indirectly,
             and leave out partitions that are gone (for settlers).
+        positions: where a reader goes on, by partition. If a position was the log end until one append, then what it
+            appended comes along, and `visible_range` has nothing left to ask for.
 
     Raises:
         PlanOvertakenError: settling overtook the reader on every attempt; keep the previous ends, or try again.
@@ -82,15 +88,15 @@ def take(
     for _ in range(limits.PLAN_ATTEMPTS):
         with store.snapshot() if snapshot_zxid is None else recently(store) as reader:  # any moment from S on will do
             if snapshot_zxid is None:
-                zxid, listed = _read_with_zxid(reader, wanted)
+                zxid, listed, news = _read_with_zxid(reader, wanted, positions or {})
             else:
-                zxid, listed = snapshot_zxid, partition_reads.read_existing(reader, wanted)
+                zxid, listed, news = snapshot_zxid, partition_reads.read_existing(reader, wanted), {}
             if not with_neighbours:
                 partition_reads.check_all(listed, wanted)
             found, owners = _with_owners(reader, listed, with_neighbours=with_neighbours)
         overtaken = visibility.is_overtaken(zxid, found.values())
         if not overtaken and owners is not None:
-            return LogSnapshot(found, owners, visibility.plan(zxid, found, owners))
+            return LogSnapshot(found, owners, visibility.plan(zxid, found, owners), news)
         if overtaken and snapshot_zxid is not None:
             break
     raise PlanOvertakenError("settling overtook this reader on every attempt; try again", partitions=len(wanted))
@@ -132,11 +138,17 @@ def take_selected(store: ZnodeStore, select: Select) -> LogSnapshot:
 
 
 def _read_with_zxid(
-    reader: ZnodeReader, partitions: list[TopicIdPartition]
-) -> tuple[int, dict[TopicIdPartition, PartitionState]]:
-    """S and the existing partitions, by one request, which reads S first."""
-    commits, *znodes = reader.get_many([paths.COMMITS, *map(paths.partition, partitions)])
-    return _zxid_of(commits), partition_reads.existing(partitions, znodes)
+    reader: ZnodeReader, partitions: list[TopicIdPartition], positions: Mapping[TopicIdPartition, int]
+) -> tuple[int, dict[TopicIdPartition, PartitionState], dict[TopicIdPartition, TailNode]]:
+    """S, the existing partitions and the tail nodes at `positions`, by one request that reads them in this order."""
+    nodes = {partition: paths.tail_node(partition, position) for partition, position in positions.items()}
+    commits, *znodes = reader.get_many([paths.COMMITS, *map(paths.partition, partitions), *nodes.values()])
+    news = {
+        partition: payloads.decode_tail_node(path, znode.data)
+        for (partition, path), znode in zip(nodes.items(), znodes[len(partitions) :], strict=True)
+        if znode is not None
+    }
+    return _zxid_of(commits), partition_reads.existing(partitions, znodes[: len(partitions)]), news
 
 
 def _with_owners(
@@ -146,8 +158,7 @@ def _with_owners(
     found = dict(partitions)
     owners: dict[str, OwnerState] = {}
     seen = partitions
-    while seen:
-        listed = {span.owner for state in seen.values() for span in state.owners} - owners.keys()
+    while listed := {span.owner for state in seen.values() for span in state.owners} - owners.keys():
         owners |= partition_reads.read_existing_owners(reader, listed)
         if not listed <= owners.keys():
             return found, None
@@ -188,7 +199,7 @@ def visible_range(
     isolation: IsolationLevel,
     *,
     max_records: int | None = None,
-    state: PartitionState | None = None,
+    seen: LogSnapshot | None = None,
 ) -> VisibleRange:
     """The rows of ``[start, end)`` that `isolation` shows, without control markers and aborted data.
 
@@ -196,7 +207,7 @@ def visible_range(
 
     Args:
         max_records: end the range after this many rows, and read nothing beyond.
-        state: of the partition, if it was just read. Where what is read now contradicts it, it is read again.
+        seen: a plan over the partition that was just read. Where what is read now contradicts it, it is read again.
 
     Raises:
         DataLossError: the range begins below the log start, or ends above the log end.
@@ -204,28 +215,30 @@ def visible_range(
     """
     if start >= end:
         return VisibleRange((), end)
-    known = iter(() if state is None else (state,))  # for the first attempt
+    known = iter(() if seen is None else (seen,))  # for the first attempt
 
     def read(reader: ZnodeReader) -> VisibleRange:
-        now = next(known, None) or partition_reads.read_partition(reader, partition)
-        return _read_range(reader, files, partition, now, start, end, isolation, max_records)
+        if (seen := next(known, None)) is None:
+            state, news = partition_reads.read_partition(reader, partition), None
+        else:
+            state, news = seen.partitions[partition], seen.news.get(partition)
+        _check_bounds(state, partition, start, end)
+        index = partition_reads.read_index(reader, partition, state, start=start, news=news)
+        owners = _owners_within(reader, state, start, end) if seen is None else seen.owners
+        return _range_of(index, files, owners, start, end, isolation, max_records)
 
     return partition_reads.consistently(store, read)
 
 
-def _read_range(
-    reader: ZnodeReader,
+def _range_of(
+    index: PartitionIndex,
     files: IndexFiles,
-    partition: TopicIdPartition,
-    state: PartitionState,
+    owners: Mapping[str, OwnerState],
     start: int,
     end: int,
     isolation: IsolationLevel,
     max_records: int | None,
 ) -> VisibleRange:
-    _check_bounds(state, partition, start, end)
-    index = partition_reads.read_index(reader, partition, state, start=start)
-    owners = _owners_within(reader, state, start, end)
     slices: list[BlockSlice] = []
     room = max_records
     for window in _windows(index.entries(files, start, end)):

@@ -489,6 +489,13 @@ APPENDING = [
         ),
     ),
     Fault(
+        "the first append after a reader's position is taken for the last",
+        "log/partition_reads.py",
+        " and state.log_end <= news.end_offset:",
+        ":",
+        ("unit/log/test_snapshot.py",),
+    ),
+    Fault(
         "a span begins at the owner's last append",
         "protocol/partition.py",
         "grown = OwnerSpan(owner, span.first, last, producers)",

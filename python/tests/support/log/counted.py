@@ -14,7 +14,7 @@ class CountedStore(WrappedStore):
 
     Attributes:
         znodes: how many were read and written. Each name in a list counts, and each check of a version.
-        requests: how often it was asked; what is read together is asked for once.
+        requests: how often it was asked; what is read together is asked for once, and nothing is not asked for.
     """
 
     def __init__(self, store: ZnodeStore) -> None:
@@ -35,7 +35,7 @@ class CountedStore(WrappedStore):
 
     def count(self, znodes: int) -> None:
         """Count a request for so many znodes."""
-        self.requests += 1
+        self.requests += znodes > 0
         self.znodes += znodes
 
     def reading(self, reader: ZnodeReader) -> ZnodeReader:

@@ -7,11 +7,11 @@ import pytest
 from oncelog import limits
 from oncelog.errors import CorruptDataError, PlanOvertakenError, UnknownTopicError
 from oncelog.log import partition_log, snapshot
-from oncelog.log.snapshot import VisibleRange
-from oncelog.protocol.partition import PartitionState
+from oncelog.log.snapshot import LogSnapshot, VisibleRange
 from oncelog.runtime import Log
 from oncelog.types import IsolationLevel
 from oncelog.znodes import paths
+from tests.support.log.counted import CountedStore
 from tests.support.log.logs import (
     TOPIC,
     LogWorld,
@@ -32,7 +32,7 @@ COMMITTED = IsolationLevel.READ_COMMITTED
 
 
 def visible(
-    log: Log, start: int, end: int, *, max_records: int | None = None, state: PartitionState | None = None
+    log: Log, start: int, end: int, *, max_records: int | None = None, seen: LogSnapshot | None = None
 ) -> VisibleRange:
     services = log.services
     return snapshot.visible_range(
@@ -43,7 +43,7 @@ def visible(
         end,
         COMMITTED,
         max_records=max_records,
-        state=state,
+        seen=seen,
     )
 
 
@@ -76,15 +76,16 @@ def test_a_limited_range_ends_behind_its_last_row_and_counts_only_what_is_shown(
     assert found.end == (10 if max_records >= 5 else shown[max_records])
 
 
+@pytest.mark.parametrize("start", [1, 2, 7], ids=["within a block", "at an append", "at the last append"])
 @pytest.mark.parametrize("meanwhile", ["nothing", "an append", "settling", "settling and a roll", "a removal"])
-def test_the_rows_of_a_plan_are_its_own_whatever_came_since(world: LogWorld, meanwhile: str) -> None:
+def test_the_rows_of_a_plan_are_its_own_whatever_came_since(world: LogWorld, meanwhile: str, start: int) -> None:
     log = world.log
     producer = started(log)
     write_committed(producer, *numbered("a", 2))
     write_aborted(producer, *numbered("aborted", 5))
     write_committed(producer, *numbered("b", 3))
-    seen = snapshot.take(log.services.store, [partition(log)])
-    end, planned = seen.end(partition(log), COMMITTED), seen.partitions[partition(log)]
+    seen = snapshot.take(log.services.store, [partition(log)], positions={partition(log): start})
+    end = seen.end(partition(log), COMMITTED)
     match meanwhile:
         case "an append":
             write_committed(producer, b"c")
@@ -97,7 +98,42 @@ def test_the_rows_of_a_plan_are_its_own_whatever_came_since(world: LogWorld, mea
             log.admin.delete_records({tp(): 1})
             roll_and_collect(world)
 
-    assert offsets(visible(log, 1, end, state=planned)) == [1, 7, 8, 9]
+    assert offsets(visible(log, start, end, seen=seen)) == [offset for offset in (1, 7, 8, 9) if offset >= start]
+
+
+@pytest.mark.parametrize("requests", [1, 2], ids=["committed with its append", "committed afterwards"])
+def test_a_reader_at_the_end_gets_what_one_append_brought_with_the_plan(world: LogWorld, requests: int) -> None:
+    producer, where = started(world.log), partition(world.log)
+    write_committed(producer, *numbered("a", 2))
+    world.settle()
+    position = state(world.log).log_end
+    if requests == 1:
+        with producer.transaction():
+            producer.send(TOPIC, b"b", partition=0)
+    else:
+        write_committed(producer, b"b")
+    store, files, news = CountedStore(world.store()), world.log.services.new_index_files(), []
+
+    def read() -> None:
+        seen = snapshot.take(store, [where], positions={where: position})
+        end = seen.end(where, COMMITTED)
+        news.append(snapshot.visible_range(store, files, where, position, end, COMMITTED, seen=seen))
+
+    assert store.requests_of(read) == requests, "the plan, and the owner that the partition lists"
+    assert [offsets(found) for found in news] == [[position]]
+
+
+def test_an_append_that_a_marker_behind_it_aborts_is_not_shown(world: LogWorld) -> None:
+    log, where = world.log, partition(world.log)
+    aborted = started(log, "aborted")
+    write_open(aborted, b"aborted")
+    write_open(started(log, "open"), b"open")
+    aborted.abort_transaction()
+    world.settle()
+    seen = snapshot.take(log.services.store, [where], positions={where: 0})
+
+    assert (seen.news[where].end_offset, seen.end(where, COMMITTED)) == (1, 1)
+    assert not visible(log, 0, 1, seen=seen).count
 
 
 def test_read_together_partitions_are_planned_together(log: Log) -> None:
