@@ -1,7 +1,6 @@
 package io.oncelog.spark.sink;
 
 import java.util.Arrays;
-import org.apache.spark.unsafe.types.UTF8String;
 
 /** A column of byte strings that grows: their bytes one after another, their lengths, and which of them are null. */
 final class ByteStrings {
@@ -21,7 +20,7 @@ final class ByteStrings {
    *
    * @param value any bytes; null for a null
    */
-  void add(UTF8String value) {
+  void add(Span value) {
     if (count == lengths.length) {
       lengths = Arrays.copyOf(lengths, 2 * count);
       validity = Arrays.copyOf(validity, 2 * count / BITS);
@@ -30,11 +29,11 @@ final class ByteStrings {
     if (value == null) {
       nulls++;
     } else {
-      length = value.numBytes();
+      length = value.length();
       if (length > bytes.length - size) {
         bytes = Arrays.copyOf(bytes, Math.max(2 * bytes.length, size + length));
       }
-      value.writeToMemory(bytes, org.apache.spark.unsafe.Platform.BYTE_ARRAY_OFFSET + size);
+      value.copyTo(bytes, size);
       size += length;
       validity[count / BITS] |= (byte) (1 << count % BITS);
     }

@@ -1,7 +1,6 @@
 package io.oncelog.spark.sink;
 
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
@@ -21,6 +20,8 @@ final class Columns {
   private final boolean isKeyText;
   private final boolean isValueText;
   private final DataType partitionType;
+  private final Span keySpan = new Span();
+  private final Span valueSpan = new Span();
 
   /**
    * @param schema of the rows; Python has checked it. Other columns are ignored
@@ -37,12 +38,12 @@ final class Columns {
     partitionType = partition == MISSING ? null : schema.fields()[partition].dataType();
   }
 
-  UTF8String key(InternalRow row) {
-    return has(row, key) ? bytes(row, key, isKeyText) : null;
+  Span key(InternalRow row) {
+    return has(row, key) ? keySpan.at(row, key, isKeyText) : null;
   }
 
-  UTF8String value(InternalRow row) {
-    return has(row, value) ? bytes(row, value, isValueText) : null;
+  Span value(InternalRow row) {
+    return has(row, value) ? valueSpan.at(row, value, isValueText) : null;
   }
 
   UTF8String topic(InternalRow row) {
@@ -71,13 +72,6 @@ final class Columns {
 
   ArrayData headers(InternalRow row) {
     return has(row, headers) ? row.getArray(headers) : null;
-  }
-
-  /** Bytes or a text, as bytes: in an unsafe row both lie there in the same way, and need no copy. */
-  static UTF8String bytes(InternalRow row, int column, boolean isText) {
-    return isText || row instanceof UnsafeRow
-        ? row.getUTF8String(column)
-        : UTF8String.fromBytes(row.getBinary(column));
   }
 
   private static int position(StructType schema, String name) {

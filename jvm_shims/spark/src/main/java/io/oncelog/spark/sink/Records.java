@@ -3,7 +3,6 @@ package io.oncelog.spark.sink;
 import java.util.Arrays;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.util.ArrayData;
-import org.apache.spark.unsafe.types.UTF8String;
 
 /** Records of one partition, by columns, that wait until they fill a block. */
 final class Records {
@@ -16,6 +15,7 @@ final class Records {
   private long[] timestamps = new long[FIRST_ROWS];
   private long[] headerCounts = new long[FIRST_ROWS];
   private long sizeBytes;
+  private final Span header = new Span();
 
   /**
    * Appends a record.
@@ -23,7 +23,7 @@ final class Records {
    * @param headers pairs of a key and a value; null for none
    * @param size what the record counts for
    */
-  void add(UTF8String key, UTF8String value, ArrayData headers, long timestampMs, long size) {
+  void add(Span key, Span value, ArrayData headers, long timestampMs, long size) {
     int row = count();
     if (row == timestamps.length) {
       timestamps = Arrays.copyOf(timestamps, 2 * row);
@@ -35,8 +35,8 @@ final class Records {
     headerCounts[row] = headers == null ? 0 : headers.numElements();
     for (int at = 0; at < headerCounts[row]; at++) {
       InternalRow pair = headers.getStruct(at, 2);
-      headerKeys.add(pair.getUTF8String(0));
-      headerValues.add(pair.isNullAt(1) ? null : Columns.bytes(pair, 1, false));
+      headerKeys.add(header.at(pair, 0, true));
+      headerValues.add(pair.isNullAt(1) ? null : header.at(pair, 1, false));
     }
     sizeBytes += size;
   }

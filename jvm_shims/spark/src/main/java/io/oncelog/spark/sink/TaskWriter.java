@@ -10,7 +10,6 @@ import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.unsafe.hash.Murmur3_x86_32;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
@@ -39,6 +38,7 @@ final class TaskWriter {
   private final List<Pending> pending = new ArrayList<>();
   private final List<Written> written = new ArrayList<>();
   private Records spare = new Records();
+  private final Span headerValue = new Span();
   private long bufferedBytes;
   private long rows;
   private long nowMs;
@@ -82,8 +82,8 @@ final class TaskWriter {
     if (task.topic() == null) {
       topic = topicOf(row);
     }
-    UTF8String key = columns.key(row);
-    UTF8String value = columns.value(row);
+    Span key = columns.key(row);
+    Span value = columns.value(row);
     ArrayData headers = columns.headers(row);
     long size = bytesOf(key) + bytesOf(value) + (headers == null ? 0 : sizeOf(headers));
     if (size > task.limits().record()) {
@@ -126,7 +126,7 @@ final class TaskWriter {
     return found;
   }
 
-  private int numberOf(InternalRow row, UTF8String key) {
+  private int numberOf(InternalRow row, Span key) {
     int count = topic.partitions.length;
     if (columns.hasPartition(row)) {
       int number = columns.partition(row);
@@ -138,11 +138,7 @@ final class TaskWriter {
     if (count == 1) {
       return 0;
     }
-    return Math.floorMod(key == null ? turn : hash(key), count);
-  }
-
-  private static int hash(UTF8String key) {
-    return Murmur3_x86_32.hashUnsafeBytes(key.getBaseObject(), key.getBaseOffset(), key.numBytes(), SEED);
+    return Math.floorMod(key == null ? turn : key.hash(SEED), count);
   }
 
   private long timestampOf(InternalRow row) {
@@ -174,13 +170,13 @@ final class TaskWriter {
             "a header's key is not valid text", "column", "headers", "reason", "it is not UTF-8");
       }
       size += key.numBytes() + HEADER_OVERHEAD_BYTES;
-      size += pair.isNullAt(1) ? 0 : bytesOf(Columns.bytes(pair, 1, false));
+      size += pair.isNullAt(1) ? 0 : headerValue.at(pair, 1, false).length();
     }
     return size;
   }
 
-  private static long bytesOf(UTF8String value) {
-    return value == null ? 0 : value.numBytes();
+  private static long bytesOf(Span value) {
+    return value == null ? 0 : value.length();
   }
 
   /** A topic that rows name, and the records for its partitions. */
@@ -215,7 +211,7 @@ final class TaskWriter {
     }
 
     /** Above its limit the buffer shrinks by the records of the fullest partition. */
-    void add(UTF8String key, UTF8String value, ArrayData headers, long timestampMs, long size) {
+    void add(Span key, Span value, ArrayData headers, long timestampMs, long size) {
       if (records == null) {
         records = spare == null ? new Records() : spare;
         spare = null;
