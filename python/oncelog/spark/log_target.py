@@ -56,7 +56,7 @@ class LogTarget:
         self.upkeep = Upkeep(log.services)
 
         self._written: set[TopicIdPartition] = set()
-        self._batches = 0
+        self._batches = SETTLED_EVERY  # since the last settling
         self._settles_with_decisions = False
 
     def attempt(self, batch: Batch[Job]) -> LogAttempt:
@@ -65,20 +65,24 @@ class LogTarget:
     def decide(self, round_: Round) -> None:
         """Decide a round; where steps are dear, the same step settles those of a few earlier batches now and then."""
         self._settles_with_decisions = round_.is_one_step
-        if not round_.is_one_step or self._batches % SETTLED_EVERY:
+        if not round_.is_one_step or self._batches < SETTLED_EVERY:
             round_.decide()
             return
         self.upkeep.while_writing(self._written, round_.decide)
-        self._written.clear()
+        self._has_settled()
 
     def after_batch(self, partitions: Iterable[TopicIdPartition]) -> None:
         """Settle owners if upkeep is due; where steps are dear, those of a few batches together."""
         self._written.update(partitions)
         self._batches += 1
-        if self._settles_with_decisions or (self._batches % SETTLED_EVERY and self.store.joins_steps):
+        if self._settles_with_decisions or (self._batches <= SETTLED_EVERY and self.store.joins_steps):
             return
         self.upkeep.after_writing(self._written)
+        self._has_settled()
+
+    def _has_settled(self) -> None:
         self._written.clear()
+        self._batches = 0
 
 
 class LogAttempt:

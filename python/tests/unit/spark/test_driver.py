@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,13 +18,13 @@ from oncelog.spark.kit.context import BatchContext
 from oncelog.spark.kit.driver import BatchDriver, batch_request
 from oncelog.spark.kit.options import Use
 from oncelog.spark.kit.target import Batch
-from oncelog.spark.log_target import Job, LogTarget, commit_once, write_task
+from oncelog.spark.log_target import SETTLED_EVERY, Job, LogTarget, commit_once, write_task
 from oncelog.spark.options import SinkOptions, parse_sink_options
 from oncelog.spark.writing import WriteTask, Written
 from oncelog.types import OffsetAndMetadata
 from tests.support.harness.waiting import until
 from tests.support.log.logs import TOPIC, LogWorld, log_world, lso, state, values
-from tests.support.log.rounds import PREFIX, SOURCE, request, written
+from tests.support.log.rounds import PREFIX, SOURCE, joining_world, request, written
 from tests.support.log.rounds import offsets as batch_offsets
 
 BATCH = BatchContext("query", "run", "/ck", 3, ("1",), ("2",), has_state=False)
@@ -40,6 +41,10 @@ def world(tmp_path: Path) -> Iterator[LogWorld]:
 def options(world: LogWorld, **more: object) -> SinkOptions:
     given = {"path": world.log.path, "topic": TOPIC, "transactionalIdPrefix": PREFIX, **more}
     return parse_sink_options(given, Use.FOREACH_BATCH)
+
+
+def _handed_over(found: Iterable[Written], task: WriteTask) -> Iterable[Written]:
+    return found
 
 
 def driver_of(world: LogWorld, **more: object) -> BatchDriver[Job]:
@@ -65,6 +70,24 @@ def test_a_topic_that_is_created_again_smaller_while_the_tasks_work_is_an_error_
         driver.run(Batch(request(0), work))
 
     assert values(world.log) == []
+
+
+@pytest.mark.parametrize(
+    "is_empty", [lambda at: False, lambda at: at % 2, lambda at: not at % 2], ids=["none", "odd", "even"]
+)
+def test_where_steps_are_dear_owners_do_not_pile_up_whichever_batches_are_empty(
+    tmp_path: Path, is_empty: Callable[[int], bool]
+) -> None:
+    """An empty batch is no one step. If every second one was empty, its turn to settle always came amiss."""
+    with joining_world(tmp_path) as world:
+        world.log.create_topic(TOPIC, partitions=1)
+        driver = driver_of(world)
+        for batch_id in range(6 * SETTLED_EVERY):
+            rows = [] if is_empty(batch_id) else some_blocks(world, TOPIC, [0])
+            driver.run(Batch(request(batch_id), partial(_handed_over, rows)))
+            world.time.pass_ms(limits.SETTLE_LAG_MS)
+
+        assert len(state(world.log).owners) <= 2 * SETTLED_EVERY
 
 
 def test_a_round_is_renewed_while_its_tasks_work(world: LogWorld) -> None:
