@@ -218,13 +218,13 @@ def visible_range(
     known = iter(() if seen is None else (seen,))  # for the first attempt
 
     def read(reader: ZnodeReader) -> VisibleRange:
-        if (seen := next(known, None)) is None:
+        if (plan := next(known, None)) is None:
             state, news = partition_reads.read_partition(reader, partition), None
         else:
-            state, news = seen.partitions[partition], seen.news.get(partition)
+            state, news = plan.partitions[partition], plan.news.get(partition)
         _check_bounds(state, partition, start, end)
         index = partition_reads.read_index(reader, partition, state, start=start, news=news)
-        owners = _owners_within(reader, state, start, end) if seen is None else seen.owners
+        owners = _owners_within(reader, state, start, end) if plan is None else plan.owners
         return _range_of(index, files, owners, start, end, isolation, max_records)
 
     return partition_reads.consistently(store, read)

@@ -56,7 +56,7 @@ class LogTarget:
         self.upkeep = Upkeep(log.services)
 
         self._written: set[TopicIdPartition] = set()
-        self._batches = SETTLED_EVERY  # since the last settling
+        self._batches = SETTLED_EVERY  # since the last settling; the first one is due at once
         self._settles_with_decisions = False
 
     def attempt(self, batch: Batch[Job]) -> LogAttempt:
