@@ -22,6 +22,13 @@ MORE = 1_000
 """Copies that are waited for, before the kill and after it."""
 
 
+def test_the_image_of_the_job_is_built_and_lacks_nothing(engine: docker.DockerClient, tmp_path: Path) -> None:
+    """The walk below takes turns with others; this runs each time."""
+    with example_in_containers(engine, tmp_path) as example:
+        example.compose("build job")
+        assert "No broken requirements found" in example.compose("run --rm --no-deps job python -m pip check")
+
+
 @pytest.mark.walk("a copy is exact while its servers fail")
 def test_a_job_in_containers_that_is_killed_in_mid_batch_copies_each_number_once(
     engine: docker.DockerClient, tmp_path: Path
