@@ -75,7 +75,7 @@ class LogTarget:
         """Settle owners if upkeep is due; where steps are dear, those of a few batches together."""
         self._written.update(partitions)
         self._batches += 1
-        if self._settles_with_decisions or (self._batches <= SETTLED_EVERY and self.store.joins_steps):
+        if self._settles_with_decisions or (self._batches < SETTLED_EVERY and self.store.joins_steps):
             return
         self.upkeep.after_writing(self._written)
         self._has_settled()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -43,10 +42,6 @@ def options(world: LogWorld, **more: object) -> SinkOptions:
     return parse_sink_options(given, Use.FOREACH_BATCH)
 
 
-def _handed_over(found: Iterable[Written], task: WriteTask) -> Iterable[Written]:
-    return found
-
-
 def driver_of(world: LogWorld, **more: object) -> BatchDriver[Job]:
     return BatchDriver(LogTarget(world.log, options(world, **more)))
 
@@ -82,9 +77,12 @@ def test_where_steps_are_dear_owners_do_not_pile_up_whichever_batches_are_empty(
     with joining_world(tmp_path) as world:
         world.log.create_topic(TOPIC, partitions=1)
         driver = driver_of(world)
+
+        def work(task: WriteTask) -> Iterable[Written]:
+            return some_blocks(world, TOPIC, [] if is_empty(batch_id) else [0])
+
         for batch_id in range(6 * SETTLED_EVERY):
-            rows = [] if is_empty(batch_id) else some_blocks(world, TOPIC, [0])
-            driver.run(Batch(request(batch_id), partial(_handed_over, rows)))
+            driver.run(Batch(request(batch_id), work))
             world.time.pass_ms(limits.SETTLE_LAG_MS)
 
         assert len(state(world.log).owners) <= 2 * SETTLED_EVERY
