@@ -170,7 +170,8 @@ class Tables:
         """Write the changes of znodes (None is for one that is deleted), and who made them; then commit."""
         put = {split_path(path): znode for path, znode in changes.items() if znode is not None}
         gone = [split_path(path) for path, znode in changes.items() if znode is None]
-        rows = [[*key, znode.data, *znode.stat] for key, znode in put.items()]
+        # In hexadecimal: psycopg escapes an array of bytes twice where standard_conforming_strings is off.
+        rows = [[*key, znode.data.hex(), *znode.stat] for key, znode in put.items()]
         if gone:
             yield Statement(
                 f"DELETE FROM {self._znodes} z USING unnest(%s::text[], %s::text[]) AS w(parent, name) "
@@ -178,8 +179,10 @@ class Tables:
                 [[parent for parent, _ in gone], [name for _, name in gone]],
             )
         yield Statement(
-            f"INSERT INTO {self._znodes} SELECT * FROM unnest(%s::text[], %s::text[], %s::bytea[], %s::bigint[], "
-            "%s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[]) ON CONFLICT (parent, name) DO UPDATE SET "
+            f"INSERT INTO {self._znodes} SELECT parent, name, decode(data, 'hex'), czxid, mzxid, ctime_ms, mtime_ms, "
+            "version FROM unnest(%s::text[], %s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[], "
+            "%s::bigint[], %s::bigint[]) AS w(parent, name, data, czxid, mzxid, ctime_ms, mtime_ms, version) "
+            "ON CONFLICT (parent, name) DO UPDATE SET "
             "data = excluded.data, czxid = excluded.czxid, mzxid = excluded.mzxid, ctime_ms = excluded.ctime_ms, "
             "mtime_ms = excluded.mtime_ms, version = excluded.version",
             [[row[column] for row in rows] for column in range(8)],

@@ -15,7 +15,8 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,52 @@ def tls_postgres(certificates: Path) -> Iterator[PostgresServer]:
         yield server
 
 
+UNUSUAL = {
+    "standard_conforming_strings": "off",
+    "escape_string_warning": "off",
+    "backslash_quote": "off",
+    "bytea_output": "escape",
+    "array_nulls": "off",
+    "quote_all_identifiers": "on",
+    "search_path": "nowhere",
+    "DateStyle": "German, DMY",
+    "IntervalStyle": "sql_standard",
+    "TimeZone": "Asia/Kathmandu",
+    "extra_float_digits": "-15",
+    "client_encoding": "LATIN1",
+    "statement_timeout": "400ms",
+    "lock_timeout": "200ms",
+    "idle_in_transaction_session_timeout": "200ms",
+    "default_transaction_isolation": "serializable",
+    "default_transaction_read_only": "on",
+    "row_security": "off",
+    "synchronous_commit": "off",
+}
+"""Settings that an administrator may give to a role or a database, and that change nothing of what is written."""
+
+
+class Where(StrEnum):
+    """What has the unusual settings, and how clients get there."""
+
+    ROLE = "role"
+    DATABASE = "database"
+    POOLER = "role behind a pooler"
+
+
+@contextmanager
+def unusual_server(where: Where) -> Iterator[tuple[PostgresServer, Callable[[str], str]]]:
+    """A server on which clients get the settings `UNUSUAL`, but for its owner; and what makes URLs of such clients."""
+    with running_server() as server, ExitStack() as stack:
+        server.ask("CREATE ROLE unusual LOGIN SUPERUSER")
+        for setting, value in UNUSUAL.items():
+            if where is Where.DATABASE:
+                server.ask(f"ALTER ROLE {ROLE} SET {setting} TO DEFAULT; ALTER ROLE {ROLE} SET {setting} FROM CURRENT")
+            target = "DATABASE postgres" if where is Where.DATABASE else "ROLE unusual"
+            server.ask(f"ALTER {target} SET {setting} = {value if ',' in value else repr(value)}")
+        port = stack.enter_context(pooler(server, role="unusual")) if where is Where.POOLER else server.port
+        yield server, lambda options: server.url(options, port=port, user="unusual")
+
+
 @pytest.fixture
 def password(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Sets the password that clients find, those in other processes too."""
@@ -245,12 +292,13 @@ _AS_USER: Any = {} if _USER is None else {"user": _USER.pw_uid, "group": _USER.p
 
 
 @contextmanager
-def pooler(server: PostgresServer, *, passwords: Mapping[str, str] | None = None) -> Iterator[int]:
+def pooler(server: PostgresServer, *, passwords: Mapping[str, str] | None = None, role: str = ROLE) -> Iterator[int]:
     """PgBouncer in front of a server, with two connections that it lends for a transaction each; yields its port.
 
     Args:
         server: the one behind it.
-        passwords: those of the roles that may log in, by SCRAM; without them everybody is the server's owner.
+        passwords: those of the roles that may log in, by SCRAM; without them everybody is `role`.
+        role: that all clients become.
     """
     program = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if program is None:
@@ -264,7 +312,7 @@ def pooler(server: PostgresServer, *, passwords: Mapping[str, str] | None = None
         "pool_mode": "transaction",
         "default_pool_size": 2,
     }
-    user = f" user={ROLE}"
+    user = f" user={role}"
     with tempfile.TemporaryDirectory(prefix="oncelog-pgbouncer-") as name:
         folder = Path(name)
         folder.chmod(0o755)

@@ -37,7 +37,7 @@ from oncelog.znodes.errors import StaleStepError
 from oncelog.znodes.postgres import PostgresZnodeStore, tables
 from tests.support.harness.waiting import until
 from tests.support.log.logs import TOPIC, numbered, started, values, write_committed
-from tests.support.servers.postgres import PostgresServer, new_server, pooler, running_server
+from tests.support.servers.postgres import PostgresServer, Where, new_server, pooler, running_server, unusual_server
 from tests.support.servers.proxy import Loss, PostgresWire, Proxy, proxied
 from tests.unit.znodes.worlds import (
     PostgresWorld,
@@ -346,6 +346,22 @@ def test_a_pooler_that_lends_connections_for_a_transaction_may_stand_in_between(
             store.transact(increment)
             assert reader.get("/counter") == before
         assert number_at(store) == 61
+
+
+@pytest.mark.parametrize("where", Where)
+def test_znodes_do_not_depend_on_the_settings_of_role_and_database(where: Where) -> None:
+    data = bytes(range(256)) + rb"\x41 \\ '\''"
+    with unusual_server(where) as (server, url_with), closing(PostgresZnodeStore(url_with(""))) as store:
+        store.multi([Create("/it's \\ a name", data), Create("/counter", b"0")])
+        store.multi([Set("/it's \\ a name", data[::-1], 0), Create("/empty", b"")])
+        store.transact(increment)
+        with store.snapshot() as reader:
+            read = reader.get("/it's \\ a name")
+
+        assert read is not None
+        assert read.data == data[::-1]
+        stored = server.ask(f"SELECT name, data FROM {store.address.schema}.oncelog_znodes WHERE name <> '' ORDER BY 1")
+        assert stored == [("counter", b"1"), ("empty", b""), ("it's \\ a name", data[::-1])]
 
 
 def test_commits_are_durable_although_database_and_role_say_otherwise(postgres: PostgresServer) -> None:
