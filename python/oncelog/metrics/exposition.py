@@ -220,7 +220,7 @@ def served(registry: CollectorRegistry, address: Address) -> Iterator[str]:
             listen=str(address),
             problem=str(problem),
         ) from problem
-    server.set_app(TextPage(registry))
+    server.set_app(TextPage(registry, address))
     try:
         yield f"http://{address._replace(port=server.server_port)}/metrics"
     finally:
@@ -241,14 +241,21 @@ class TextPage:
 
     prometheus_client puts all names together anew, which takes longer than reading a log. It still answers what is no
     GET, and what is asked for beside the page.
+
+    Args:
+        address: where it is served; a request that names another host than the address admits gets 403.
     """
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, address: Address) -> None:
         self._registry = registry
+        self._address = address
         self._otherwise = make_wsgi_app(registry)
         self._names: dict[tuple[str, ...], str] = {}
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., object]) -> Iterable[bytes]:
+        if not self._address.admits(environ.get("HTTP_HOST", "")):
+            start_response("403 Forbidden", [("Content-Type", "text/plain; charset=utf-8")])
+            return [b"oncelog: this address is for this machine only; ask for it as 127.0.0.1 or localhost\n"]
         if (environ["REQUEST_METHOD"], environ["PATH_INFO"]) != ("GET", "/metrics"):
             found: Iterable[bytes] = self._otherwise(environ, start_response)
             return found

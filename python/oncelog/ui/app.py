@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 import hmac
 import json
-import re
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -32,7 +31,7 @@ with extras("ui", part="oncelog ui"):
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from oncelog.errors import UsageError
-from oncelog.metrics.addresses import Address
+from oncelog.metrics.addresses import LOOPBACK, Address
 from oncelog.ui.troubles import Commands
 from oncelog.ui.view import Told, view
 from oncelog.ui.watching import Watcher
@@ -53,10 +52,6 @@ HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-
-
-HOST: Final = re.compile(r"(\[(?P<ipv6>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(:[0-9]*)?")
-"""What a request names as its host, with the port or without it."""
 
 
 class Door:
@@ -95,8 +90,7 @@ class Door:
 
     def _may_enter(self, request: Request) -> bool:
         if self._token is None:
-            named = HOST.fullmatch(request.headers.get("host", "").lower())
-            return named is not None and Address(named["ipv6"] or named["name"], 0).is_loopback
+            return LOOPBACK.admits(request.headers.get("host", ""))
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self._is_token(given.strip()):
             return True

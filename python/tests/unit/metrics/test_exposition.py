@@ -17,6 +17,7 @@ from oncelog.errors import StoreUnavailableError, UsageError
 from oncelog.ledger.kinds import all_kinds
 from oncelog.metrics import catalogue as c
 from oncelog.metrics import exposition
+from oncelog.metrics.addresses import LOOPBACK
 from oncelog.metrics.exposition import (
     Address,
     CollectorRegistry,
@@ -198,7 +199,7 @@ def test_a_log_is_served_over_http_and_a_source_that_failed_is_opened_again(worl
     source = Reopening(open_source)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector := ReadingCollector(source.read))
-    with served(registry, Address("127.0.0.1", 0)) as url:
+    with served(registry, LOOPBACK) as url:
         before = page_at(url)
         store.is_away = True
         away = [page_at(url), page_at(url)]
@@ -234,7 +235,7 @@ def test_damaged_metadata_is_an_error_that_is_counted_and_no_page_without_an_ans
 
 
 def test_a_page_is_compressed_for_those_who_understand_that(registry: CollectorRegistry) -> None:
-    with served(registry, Address("127.0.0.1", 0)) as url:
+    with served(registry, LOOPBACK) as url:
         plain, packed = urlopen(url), urlopen(Request(url, headers={"Accept-Encoding": "deflate, gzip;q=1.0"}))
 
         assert plain.headers["Content-Encoding"] is None
@@ -250,11 +251,11 @@ def test_a_page_over_http_is_that_of_prometheus_client_again_and_again() -> None
     counted = Instruments([c.STORE_STEP, c.QUERY_ROWS])
     found.register(counted)
     counted.add(c.QUERY_ROWS, 2.5e9, hostile)
-    with served(found, Address("127.0.0.1", 0)) as url:
+    with served(found, LOOPBACK) as url:
         for _ in range(2):
             counted.observe(c.STORE_STEP, 0.3, "done")
             assert page_at(url) == page_of(found)
-        page = TextPage(found)
+        page = TextPage(found, LOOPBACK)
         for number in range(4):
             collector = ReadingCollector(lambda: next(readings))
             found.register(collector)
@@ -265,14 +266,41 @@ def test_a_page_over_http_is_that_of_prometheus_client_again_and_again() -> None
 
 
 def test_only_a_get_is_answered_with_a_page(registry: CollectorRegistry) -> None:
-    with served(registry, Address("127.0.0.1", 0)) as url, pytest.raises(HTTPError) as refused:
+    with served(registry, LOOPBACK) as url, pytest.raises(HTTPError) as refused:
         urlopen(Request(url, method="DELETE"))
     assert refused.value.code == 405
     refused.value.close()
 
 
+@pytest.mark.parametrize("path", ["metrics", "favicon.ico", ""])
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:9464", "", "10.0.0.1", "[::2]"])
+def test_a_page_on_loopback_refuses_a_host_name_of_others(
+    registry: CollectorRegistry, switch: Switch, host: str, path: str
+) -> None:
+    with served(registry, LOOPBACK) as url, pytest.raises(HTTPError) as refused:
+        urlopen(Request(url.replace("metrics", path), headers={"Host": host}), timeout=30)
+
+    assert refused.value.code == 403
+    assert switch.reads == 0
+    refused.value.close()
+
+
+def test_a_page_on_loopback_answers_each_name_of_this_machine(registry: CollectorRegistry) -> None:
+    with served(registry, LOOPBACK) as url:
+        for host in ("localhost:1", "LOCALHOST", "[::1]:9464", "127.9.9.9"):
+            with urlopen(Request(url, headers={"Host": host}), timeout=30) as answer:
+                assert answer.status == 200
+
+
+def test_a_page_for_other_machines_answers_any_host_name(registry: CollectorRegistry) -> None:
+    with served(registry, Address("0.0.0.0", 0)) as url:
+        local = url.replace("0.0.0.0", "127.0.0.1")
+        with urlopen(Request(local, headers={"Host": "log-host:9464"}), timeout=30) as answer:
+            assert answer.status == 200
+
+
 def test_a_browser_that_asks_for_an_icon_has_nothing_read(registry: CollectorRegistry, switch: Switch) -> None:
-    with served(registry, Address("127.0.0.1", 0)) as url:
+    with served(registry, LOOPBACK) as url:
         icon = urlopen(url.replace("/metrics", "/favicon.ico")).read()
     assert (icon, switch.reads) == (b"", 0)
 
@@ -289,7 +317,7 @@ def test_packages_with_ledgers_are_looked_for_before_the_first_reading(world: Lo
 
 
 def test_a_port_that_is_taken_is_named(registry: CollectorRegistry) -> None:
-    with served(registry, Address("127.0.0.1", 0)) as url:
+    with served(registry, LOOPBACK) as url:
         taken = parse_address(url.removeprefix("http://").removesuffix("/metrics"))
         with pytest.raises(UsageError, match="cannot listen at this address") as refused, served(registry, taken):
             pass
@@ -298,7 +326,7 @@ def test_a_port_that_is_taken_is_named(registry: CollectorRegistry) -> None:
 
 
 def test_a_server_that_was_closed_leaves_its_port(registry: CollectorRegistry) -> None:
-    with served(registry, Address("127.0.0.1", 0)) as url:
+    with served(registry, LOOPBACK) as url:
         address = parse_address(url.removeprefix("http://").removesuffix("/metrics"))
     with served(registry, address) as again, urlopen(again, timeout=30) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain")
