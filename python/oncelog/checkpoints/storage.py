@@ -7,9 +7,11 @@ put over another one, so that of two copies to the same folder at most one is fi
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -38,6 +40,9 @@ class NewFolder(Protocol):
     def put(self, name: str, content: bytes | Path) -> None:
         """Make a file with these bytes, or with those of a file of this machine."""
 
+    def keep_access(self, source: Storage) -> None:
+        """Give the folder and all in it the modes and owners of the checkpoint that it is copied from."""
+
 
 class Storage(Protocol):
     """A checkpoint's folder.
@@ -53,7 +58,10 @@ class Storage(Protocol):
         """As people write it."""
 
     def times(self) -> dict[str, int]:
-        """The files by name, like ``offsets/7``, and when each was written, in milliseconds since 1970."""
+        """The files by name, like ``offsets/7``, and when each was written, in milliseconds since 1970.
+
+        Spark follows symbolic links, so a link is what it leads to.
+        """
 
     def read(self, names: Sequence[str]) -> list[bytes | None]:
         """What files hold; None for one that does not exist."""
@@ -110,11 +118,17 @@ class LocalFolder:
 
     def times(self) -> dict[str, int]:
         found = {}
-        for folder, _, files in os.walk(self.root, onerror=_raise_unless_gone):
+        for folder, folders_in_it, files in os.walk(self.root, onerror=_raise_unless_gone, followlinks=True):
+            for name in folders_in_it:
+                _check_no_loop(Path(folder, name))
             for name in files:
                 file = Path(folder, name)
-                with suppress(FileNotFoundError):  # the query has removed it meanwhile
+                try:
                     found[file.relative_to(self.root).as_posix()] = file.stat().st_mtime_ns // 1_000_000
+                except FileNotFoundError:
+                    if file.is_symlink():
+                        raise
+                    # Otherwise the query has removed it since the folder was listed.
         return found
 
     def read(self, names: Sequence[str]) -> list[bytes | None]:
@@ -132,13 +146,14 @@ class LocalFolder:
         return not os.path.lexists(self.root)
 
     def contains(self, other: Storage) -> bool:
-        return isinstance(other, LocalFolder) and (other.root == self.root or self.root in other.root.parents)
+        return isinstance(other, LocalFolder) and other.root.resolve().is_relative_to(self.root.resolve())
 
     @contextmanager
     def made(self) -> Iterator[NewFolder]:
         partial = LocalFolder(self.root.with_name(f".{self.root.name}.{random_id()}.partial"))
         try:
-            folders.make(partial.root)
+            folders.make(partial.root.parent)
+            partial.root.mkdir(mode=0o700)  # until it has the modes of the original
             yield partial
             for folder, _, _ in os.walk(partial.root):
                 folders.sync(Path(folder))
@@ -163,6 +178,14 @@ class LocalFolder:
             file.write_bytes(content)
         with file.open("rb") as opened:
             os.fsync(opened.fileno())
+
+    def keep_access(self, source: Storage) -> None:
+        if not isinstance(source, LocalFolder):
+            return
+        for folder, _, files in os.walk(self.root):
+            for copy in (Path(folder), *(Path(folder, name) for name in files)):
+                with suppress(FileNotFoundError):  # the original has no such file
+                    _keep_access(source.root / copy.relative_to(self.root), copy)
 
 
 class BucketFolder:
@@ -237,6 +260,22 @@ class _NewObjects:
         if not self._bucket.put_new(name, data):
             raise exists_error(self._folder)
         self.names.append(name)
+
+    def keep_access(self, source: Storage) -> None:
+        """Nothing to do: the rights to objects are those of the bucket."""
+
+
+def _check_no_loop(folder: Path) -> None:
+    """Refuse a link to a folder above itself: a walk would never end."""
+    if folder.is_symlink() and folder.parent.resolve().is_relative_to(folder.resolve()):
+        raise OSError(errno.ELOOP, "this link leads to a folder above itself", str(folder))
+
+
+def _keep_access(original: Path, copy: Path) -> None:
+    found = original.stat()
+    with suppress(PermissionError):  # only root gives files away
+        os.chown(copy, found.st_uid, found.st_gid)
+    copy.chmod(stat.S_IMODE(found.st_mode))
 
 
 def _raise_unless_gone(problem: OSError) -> None:

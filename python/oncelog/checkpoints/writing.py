@@ -40,6 +40,7 @@ def write(source: Storage, target: Storage, replaced: Mapping[str, str], left_ou
             _check_stands(source, batches(before))
             for name, content in source.contents([METADATA]):
                 new.put(name, content)
+            new.keep_access(source)
 
 
 def _check_stands(source: Storage, before: tuple[int | None, int | None]) -> None:

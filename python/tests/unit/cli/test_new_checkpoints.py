@@ -79,6 +79,65 @@ def test_a_copy_has_every_file_as_it_is(shell: Shell, made: HandmadeCheckpoint, 
     assert (done["next_batch"], done["changed"], done["operators"]) == (2, [], ["0"])
 
 
+def test_a_copy_has_what_links_lead_to(shell: Shell, made: HandmadeCheckpoint, new: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "large-disk"
+    (elsewhere / "state/0/0").mkdir(parents=True)
+    (elsewhere / "state/0/0/1.delta").write_text("state")
+    (made.root / "state").symlink_to(elsewhere / "state")
+    (elsewhere / "metadata").write_text((made.root / "metadata").read_text())
+    (made.root / "metadata").unlink()
+    (made.root / "metadata").symlink_to(elsewhere / "metadata")
+
+    done = moved(shell, made, new)
+
+    assert (new / "state/0/0/1.delta").read_text() == "state"
+    assert done["operators"] == ["0"]
+    assert not any(path.is_symlink() for path in (new, *new.rglob("*")))
+
+
+def test_a_decided_batch_with_state_behind_a_link_is_not_committed_by_hand(
+    shell: Shell, log: oncelog.Log, made: HandmadeCheckpoint, new: Path, other: Path, tmp_path: Path
+) -> None:
+    plan_next(log, made)
+    opened_round(log, made, 2, "run-2").decide()
+    (tmp_path / "state/0/0").mkdir(parents=True)
+    (tmp_path / "state/0/0/1.delta").write_text("state")
+    (made.root / "state").symlink_to(tmp_path / "state")
+
+    assert "start the query once on the old checkpoint" in not_moved(shell, made, new, "--to-path", str(other))
+
+
+@pytest.mark.parametrize("target", ["nothing-there", ".", ".."])
+def test_a_link_that_leads_nowhere_or_to_a_folder_above_is_refused(
+    shell: Shell, made: HandmadeCheckpoint, new: Path, target: str
+) -> None:
+    (made.root / "state").mkdir(exist_ok=True)
+    (made.root / "state" / "0").symlink_to(target)
+
+    assert "the checkpoint cannot be read" in not_moved(shell, made, new)
+
+
+def test_a_copy_keeps_the_modes_of_folders_and_files(shell: Shell, made: HandmadeCheckpoint, new: Path) -> None:
+    made.write("state/0/0/1.delta", "state").chmod(0o640)
+    for name, mode in ((".", 0o700), ("state", 0o750), ("offsets", 0o2770)):
+        (made.root / name).chmod(mode)
+
+    moved(shell, made, new)
+
+    before = {path.relative_to(made.root): path.stat().st_mode for path in (made.root, *made.root.rglob("*"))}
+    assert before == {path.relative_to(new): path.stat().st_mode for path in (new, *new.rglob("*"))}
+
+
+def test_a_new_folder_in_the_old_one_is_refused_also_by_way_of_a_link(
+    shell: Shell, made: HandmadeCheckpoint, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(made.root)
+
+    said = shell.refused("checkpoint", "move", str(made.root), str(tmp_path / "link/new"), exit_code=2)
+
+    assert "the new checkpoint must be outside of the old one" in said
+
+
 def test_a_topic_of_another_name_gets_the_same_offsets(
     shell: Shell, log: oncelog.Log, made: HandmadeCheckpoint, new: Path
 ) -> None:
