@@ -11,9 +11,11 @@ from mkdocs.plugins import get_plugin_logger
 from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
 
+from oncelog.version import REPOSITORY
+
 _log = get_plugin_logger(__name__)
 _ROOT = Path(__file__).parent.parent
-_LINK = re.compile(r"(?<=\]\()(?:\.\./)+[^)#\s]+")
+_LINK = re.compile(r"\[(?P<text>[^]]*)\]\((?P<path>(?:\.\./)+[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 _FENCE_AT_TEXT = re.compile(r"(?<=\n```\n)(?=[^\n])|(?<=[^\n]\n)(?=```\w)")
 _SEARCH_BOOST = {"reference/options": 8, "concepts/": 0.5, "design/": 0.5}
 """An option's name is found in its table first, and in the account of a simulation last."""
@@ -22,18 +24,21 @@ _DRAWING = re.compile(r'<img alt="[^"]*" src="[^"]*?(images/[\w-]+\.svg)" ?/?>')
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links that leave docs/ lead to the repository's page of the file; no text shares a paragraph with a block."""
+    """Links that leave docs/ lead to the repository's page of the file, once it has an address (oncelog.version).
+
+    No text shares a paragraph with a block.
+    """
     for beginning, boost in _SEARCH_BOOST.items():
         if page.file.src_uri.startswith(beginning):
             page.meta["search"] = {"boost": boost}
 
     def there(link: re.Match[str]) -> str:
-        path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page.file.src_uri), link[0]))
+        path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page.file.src_uri), link["path"]))
         if path.startswith("docs/"):
             return link[0]
         if not (_ROOT / path).exists():
             _log.warning("%s links to %s, which is not in the repository", page.file.src_uri, path)
-        return f"{config.extra['repository']}/blob/main/{path}"
+        return f"[{link['text']}]({REPOSITORY}/blob/main/{path}{link['anchor'] or ''})" if REPOSITORY else link["text"]
 
     return _FENCE_AT_TEXT.sub("\n", _LINK.sub(there, markdown))
 

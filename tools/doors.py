@@ -39,9 +39,9 @@ def fault(typed: str, extras: str) -> str | None:
     try:
         exec(typed, {})
     except ModuleNotFoundError as problem:
-        if f'pip install "oncelog[{extras}]"' in str(problem) and "\n" not in str(problem):
+        if f": install oncelog[{extras}] " in str(problem) and "\n" not in str(problem):
             return None
-        return f'{typed}: names no pip install "oncelog[{extras}]": {problem}'
+        return f"{typed}: does not say to install oncelog[{extras}]: {problem}"
     return f"{typed}: works without the extras {extras}"
 
 

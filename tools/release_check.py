@@ -29,7 +29,7 @@ MINORS = range(11, 15)
 
 EXTRAS = "spark,zookeeper,s3,postgres,delta,iceberg,search,kafka,metrics,ui,testing"
 JARS = ("oncelog/spark/jars/oncelog-spark.jar", "oncelog_kafka/jars/oncelog-kafka.jar")
-NEEDED = ("Summary", "Keywords", "License-Expression", "License-File", "Project-URL", "Requires-Python", "Classifier")
+NEEDED = ("Summary", "Keywords", "License-Expression", "License-File", "Requires-Python", "Classifier")
 MOVED = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "SPARK_HOME", "PYSPARK_PYTHON"}
 """Environment variables that may lead an interpreter to the checkout."""
 
@@ -101,6 +101,8 @@ def check_contents(wheel: Path) -> None:
 
 def check_metadata(metadata: Message) -> None:
     """Refuse a wheel whose metadata lacks a field that a package index shows."""
+    if not metadata.get("Project-URL"):
+        raise FaultError("the repository has no address: write it into python/oncelog/version.py")
     missing = [name for name in NEEDED if not metadata.get(name)]
     if missing:
         raise FaultError(f"the metadata has no {', '.join(missing)}; add it to [project] in pyproject.toml")

@@ -89,7 +89,7 @@ def test_a_server_whose_python_has_no_oncelog_says_which_python_that_is(what: st
         )
 
     for error, module in zip(found, [*["pyspark_oncelog"] * 3, *["pyspark_oncelog_kafka"] * 2], strict=True):
-        missing = ("no working oncelog; pip install", f"cause=ModuleNotFoundError: No module named '{module}'")
+        missing = ("no working oncelog; install oncelog", f"cause=ModuleNotFoundError: No module named '{module}'")
         words = missing if what == "empty" else ("cannot be started; set PYSPARK_PYTHON",)
         check_told(error, "UsageError: Spark's Python", *words, f"python={python}")
 

@@ -26,6 +26,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
 
 from oncelog.errors import UsageError
+from oncelog.extras import install
 from oncelog_tables import delta_features, delta_merges, keys, partitions
 from oncelog_tables.columns import TableColumn
 from oncelog_tables.decisions import Decided
@@ -56,7 +57,7 @@ class DeltaTables:
         if tuple(map(int, installed.split(".")[:2])) < OLDEST:
             raise UsageError(
                 "the package deltalake is too old: it would commit without saying which batch it is, and a batch could "
-                'get into a table twice; pip install --upgrade "oncelog[delta]"',
+                f"get into a table twice; {install('delta')}",
                 installed=installed,
                 oldest=".".join(map(str, OLDEST)),
             )

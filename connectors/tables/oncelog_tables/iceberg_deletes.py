@@ -32,6 +32,7 @@ from pyiceberg.typedef import TableVersion
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 
 from oncelog.errors import UsageError
+from oncelog.extras import install
 
 _IDS: Final = NestedField(135, "equality_ids", ListType(136, IntegerType(), element_required=True), required=False)
 """In a manifest: the columns by which rows are equal."""
@@ -87,8 +88,8 @@ class ReplacingRows(_FastAppendFiles):
         updates = super()._commit()
         if not self._has_deletes:
             raise UsageError(
-                "this version of the package pyiceberg leaves the deletes out of a snapshot; pip install "
-                "'oncelog[iceberg]', which asks for one that does not",
+                "this version of the package pyiceberg leaves the deletes out of a snapshot; "
+                f"{install('iceberg')}: it asks for one that does not",
                 installed=pyiceberg.__version__,
             )
         return updates

@@ -30,6 +30,7 @@ from oncelog.errors import (
     RetriableError,
     UsageError,
 )
+from oncelog.extras import install
 from oncelog.runtime import Log
 from oncelog.version import __version__
 
@@ -230,7 +231,7 @@ def _plugged_in(name: str) -> click.Command | None:
             return click.Command(
                 name,
                 callback=_lacks(name, problem),
-                help=f"(pip install 'oncelog[{name}]')",
+                help=f"({install(name)})",
                 context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
             )
         return command
@@ -239,7 +240,7 @@ def _plugged_in(name: str) -> click.Command | None:
 
 def _lacks(name: str, problem: ModuleNotFoundError) -> Callable[[], None]:
     def explain() -> None:
-        raise click.ClickException(f"this command needs the package {problem.name}: pip install 'oncelog[{name}]'")
+        raise click.ClickException(f"this command needs the package {problem.name}: {install(name)}")
 
     return explain
 

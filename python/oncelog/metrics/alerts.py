@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from oncelog.version import __version__
+from oncelog.version import REPOSITORY, __version__
 
-PAGES_URL: Final = f"https://github.com/oncelog/oncelog/blob/v{__version__}/docs/operations/symptoms"
-"""Where the runbook of this version has a page for each symptom."""
+PAGES: Final = (f"{REPOSITORY}/blob/v{__version__}/" if REPOSITORY else "") + "docs/operations/symptoms"
+"""Where the runbook of this version has a page for each symptom: its address, or its folder in the source tree."""
 
 
 HELD_SECONDS: Final = 900
@@ -44,7 +44,7 @@ class Alert:
     @property
     def runbook_url(self) -> str:
         """Where its page can be read, which Prometheus sends along with the alert."""
-        return f"{PAGES_URL}/{self.page}.md"
+        return f"{PAGES}/{self.page}.md"
 
 
 def grown(counter: str, window: str) -> str:

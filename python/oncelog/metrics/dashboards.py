@@ -11,6 +11,7 @@ from typing import Any, Final
 from oncelog.metrics import catalogue
 from oncelog.metrics.alerts import ALERTS, Alert
 from oncelog.metrics.catalogue import Metric, MetricKind
+from oncelog.version import REPOSITORY
 
 SCHEMA_VERSION: Final = 39
 """Of Grafana 11, which later ones migrate by themselves."""
@@ -97,8 +98,9 @@ def _panel(metric: Metric, alert: Alert | None) -> dict[str, Any]:
     described = [f"{metric.doc}{shown}."]
     links = []
     if alert is not None:
-        described.append(f"Alert {alert.name}: {alert.expr}")
-        links.append({"title": f"Runbook: {alert.name}", "url": alert.runbook_url, "targetBlank": True})
+        described += [f"Alert {alert.name}: {alert.expr}", f"Runbook: {alert.runbook_url}"]
+        if REPOSITORY:
+            links.append({"title": f"Runbook: {alert.name}", "url": alert.runbook_url, "targetBlank": True})
         if found := THRESHOLD.fullmatch(alert.expr):
             defaults |= _line(found[2] == ">", int(found[3]))
     return {

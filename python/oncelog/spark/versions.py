@@ -24,7 +24,8 @@ def check_version(found: str | None = None) -> None:
     """
     version = found or pyspark.__version__
     if not version.startswith("4."):
-        raise UsageError(f"oncelog runs on Spark {SUPPORTED}, but this is {version}; install a supported PySpark")
+        age = "too old" if int(version.partition(".")[0]) < 4 else "too new"
+        raise UsageError(f"PySpark {version} is {age}: oncelog runs on Spark {SUPPORTED}; install a supported PySpark")
 
 
 def require_classic(format_name: str | None = None) -> None:
@@ -36,9 +37,9 @@ def require_classic(format_name: str | None = None) -> None:
     Raises:
         UsageError: it is not Spark 4, or this is a Spark Connect session.
     """
+    check_version()
     from pyspark.sql import is_remote  # here, because the look-up of data sources needs none of it
 
-    check_version()
     refuse_connect(format_name, is_connect=is_remote())
 
 

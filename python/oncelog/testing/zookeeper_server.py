@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from oncelog.errors import UsageError
+from oncelog.extras import install
 from oncelog.habits import Guided
 from oncelog.signatures import checked
 from oncelog.testing.server_process import ServerFailedError, ServerProcess, free_ports, java_for
@@ -212,5 +213,5 @@ def running_ensemble(folder: Path) -> Iterator[ZookeeperEnsemble]:
 def _jars() -> Path:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise UsageError("a ZooKeeper server needs the jars in PySpark's wheel: pip install 'oncelog[spark]'")
+        raise UsageError(f"a ZooKeeper server needs the jars in PySpark's wheel: {install('spark')}")
     return Path(spec.origin).parent / "jars"

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from oncelog.errors import InvalidOptionError, UsageError
+from oncelog.extras import install
 from oncelog.folders import absolute, is_servers, local_path
 from oncelog.ports import ZnodeStore
 from oncelog.znodes.memory import MemoryZnodeStore
@@ -210,7 +211,7 @@ def _memory_url(url: str, root: str) -> str:
 
 def _ensure_installed(package: str, who_needs: str, *, extra: str) -> None:
     if find_spec(package) is None:
-        raise UsageError(f"{who_needs} the package {package}: pip install 'oncelog[{extra}]'")
+        raise UsageError(f"{who_needs} the package {package}: {install(extra)}")
 
 
 def _zookeeper_url(url: str, root: str) -> str:

@@ -60,5 +60,5 @@ def test_a_command_that_needs_an_extra_says_which_one_to_install_whatever_follow
         [sys.executable, "-c", script], cwd=ROOT / "python", capture_output=True, text=True, check=False
     )
 
-    said = "oncelog: this command needs the package kafka: pip install 'oncelog[kafka]'\n"
+    said = "oncelog: this command needs the package kafka: install oncelog[kafka] as the README says\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", said)

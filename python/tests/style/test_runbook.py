@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from oncelog.metrics.alerts import PAGES_URL
+from oncelog.metrics.alerts import PAGES
+from oncelog.version import REPOSITORY, __version__
 from tests.style.tree import ROOT
 
 SYMPTOMS = ROOT / "docs" / "operations" / "symptoms"
@@ -42,4 +43,4 @@ def test_the_index_names_every_page_once_and_those_of_alerts_beside_them() -> No
 
 
 def test_the_address_of_the_pages_is_their_place_in_the_repository() -> None:
-    assert PAGES_URL.endswith(f"/{SYMPTOMS.relative_to(ROOT)}")
+    assert PAGES.removeprefix(f"{REPOSITORY}/blob/v{__version__}/") == str(SYMPTOMS.relative_to(ROOT))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.version import __version__
+from oncelog.version import REPOSITORY, __version__
 from tests.style.tree import ROOT
 from tests.support.harness.environments import install, plain_variables, require_index
 from tests.support.harness.parts import missing_part
@@ -27,6 +27,11 @@ JARS = (
     Path("connectors", "kafka", "oncelog_kafka", "jars", "oncelog-kafka.jar"),
 )
 
+
+HATCH_METADATA = runpy.run_path(str(ROOT / "tools" / "hatch_metadata.py"))
+"""What fills in the metadata of a wheel."""
+
+METADATA = f"oncelog-{__version__}.dist-info/METADATA"
 
 LINK = re.compile(r"""\]\(([^)#]+)|\bsrc(?:set)?="([^"]+)""")
 """Where the README leads: of Markdown, and of an image by HTML."""
@@ -82,13 +87,21 @@ def test_the_wheel_holds_its_packages_with_type_markers_and_the_jars_and_nothing
     assert {"pyspark_oncelog/__init__.py", "pyspark_oncelog_kafka/__init__.py"} <= set(names)
 
 
-def test_the_readme_on_an_index_leads_to_files_of_this_release(wheel: Path) -> None:
-    metadata = message_from_bytes(zipfile.ZipFile(wheel).read(f"oncelog-{__version__}.dist-info/METADATA"))
-    (source,) = (url for url in metadata.get_all("Project-URL", []) if url.startswith("Source, "))
-    of_release = re.compile(rf"{re.escape(source.removeprefix('Source, '))}/(?:blob|raw)/v{__version__}/(.+)")
+def test_a_wheel_has_the_readme_and_the_addresses_of_the_repository_once_there_are_any(wheel: Path) -> None:
+    metadata = message_from_bytes(zipfile.ZipFile(wheel).read(METADATA))
 
-    description = metadata.get_payload()
-    assert isinstance(description, str)
+    named = dict(url.split(", ", 1) for url in metadata.get_all("Project-URL", []))
+    assert named == HATCH_METADATA["urls"](REPOSITORY)
+    readme = HATCH_METADATA["linked"]((ROOT / "README.md").read_text(), REPOSITORY, __version__)
+    (_, _, description) = zipfile.ZipFile(wheel).read(METADATA).decode().partition("\n\n")
+    assert description.strip() == readme.strip()
+
+
+def test_the_readme_on_an_index_leads_to_files_of_this_release() -> None:
+    forge = "https://forge.example/oncelog"
+    description = HATCH_METADATA["linked"]((ROOT / "README.md").read_text(), forge, __version__)
+    of_release = re.compile(rf"{re.escape(forge)}/(?:blob|raw)/v{__version__}/(.+)")
+
     links = ["".join(found) for found in LINK.findall(description)]
     files = [found[1] for link in links if (found := of_release.fullmatch(link))]
     assert len(files) > 20
@@ -134,11 +147,11 @@ def test_the_installed_command_states_the_version_of_the_wheel(programs: Path, t
 
 
 def test_an_installation_without_spark_is_sound_and_says_what_spark_needs(programs: Path, tmp_path: Path) -> None:
-    assert "pip install 'oncelog[spark]'" in run(programs / "oncelog", "doctor", cwd=tmp_path)
+    assert "install oncelog[spark]" in run(programs / "oncelog", "doctor", cwd=tmp_path)
 
     jars = subprocess.run([programs / "oncelog", "jars"], capture_output=True, text=True, check=False)
     assert (jars.returncode, jars.stderr.count("\n")) == (2, 1)
-    assert 'pip install "oncelog[spark' in jars.stderr
+    assert "install oncelog[spark" in jars.stderr
 
 
 def test_a_transaction_makes_its_way_through_an_installed_log(programs: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import oncelog
 from oncelog.cli.checks.findings import Finding, broken, note, ok
 from oncelog.cli.jars import BRINGS_JARS
 from oncelog.errors import OncelogError
+from oncelog.extras import install
 from oncelog.version import __version__
 
 LEAST_JAVA = 17
@@ -51,7 +52,7 @@ def check() -> Iterator[Finding]:
     yield from _extras()
     spark = _version("pyspark")
     if spark is None:
-        yield note("Spark", "PySpark is not installed; Java and jars are not needed", "pip install 'oncelog[spark]'")
+        yield note("Spark", "PySpark is not installed; Java and jars are not needed", install("spark"))
         return
     try:
         from oncelog.spark.versions import check_version
@@ -91,7 +92,7 @@ def _extra(extra: str, versions: dict[str, str | None]) -> Finding:
     return note(
         f"extra {extra}",
         f"{there}; without {missing}" if there else f"not installed ({missing})",
-        f"pip install 'oncelog[{extra}]', if you need it",
+        f"{install(extra)}, if you need it",
     )
 
 
@@ -150,6 +151,8 @@ def _jars() -> Iterator[Finding]:
         name = f"jar {entry.name}"
         try:
             yield _jar(name, Path(entry.load()()))
+        except ImportError as error:
+            yield broken(name, "PySpark cannot be used", str(error))
         except OncelogError as error:
             yield note(name, "missing: Spark reads with Python, and the Kafka connector cannot be used", str(error))
 

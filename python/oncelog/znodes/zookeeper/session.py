@@ -17,7 +17,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
 
-from oncelog.extras import extras
+from oncelog.extras import extras, install
 
 with extras("zookeeper", part="oncelog.znodes.zookeeper"):
     from kazoo.client import KazooClient
@@ -313,7 +313,7 @@ def _identification(address: ZookeeperAddress) -> dict[str, Any]:
     if address.auth is Auth.DIGEST:
         return {"auth_data": [("digest", f"{credentials.user}:{credentials.password}")]}
     if find_spec("puresasl") is None:
-        raise UsageError("auth=sasl needs the package pure-sasl: pip install 'oncelog[zookeeper]'")
+        raise UsageError(f"auth=sasl needs the package pure-sasl: {install('zookeeper')}")
     return {
         "sasl_options": {
             "mechanism": "DIGEST-MD5",

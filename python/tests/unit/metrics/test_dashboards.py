@@ -14,6 +14,7 @@ from click.testing import CliRunner
 import oncelog
 from oncelog.cli import main
 from oncelog.metrics import catalogue as c
+from oncelog.metrics import dashboards
 from oncelog.metrics.alerts import ALERTS
 from oncelog.metrics.dashboards import RATE_WINDOW, render_dashboard
 from oncelog.metrics.exposition import Address, CollectorRegistry, Instruments, ReadingCollector, served
@@ -51,9 +52,17 @@ def test_what_alerts_watch_is_on_top_with_its_alert_and_its_page() -> None:
     top = panels()[: len(ALERTED)]
 
     assert {name for panel in top for expr in asked(panel) for name in named(expr)} == ALERTED
-    linked = {panel["links"][0]["url"] for panel in top}
+    described = {tuple(panel["description"].split("\n\n")[1:]) for panel in top}
+    assert described == {(f"Alert {one.name}: {one.expr}", f"Runbook: {one.runbook_url}") for one in ALERTS}
+
+
+def test_a_panel_links_to_its_page_once_the_repository_has_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not any(panel["links"] for panel in panels())
+
+    monkeypatch.setattr(dashboards, "REPOSITORY", "https://forge.example/oncelog")
+
+    linked = {link["url"] for panel in panels() for link in panel["links"]}
     assert linked == {alert.runbook_url for alert in ALERTS}
-    assert all(f"Alert {panel['links'][0]['title'].partition(': ')[2]}: " in panel["description"] for panel in top)
 
 
 def test_the_number_of_an_alert_is_a_line_on_its_panel() -> None:

@@ -195,7 +195,7 @@ def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
 
     said = Shell(tmp_path / "log").refused("ui", "--driver", "127.0.0.1:9465", exit_code=2)
-    assert 'pip install "oncelog[metrics]"' in said
+    assert "install oncelog[metrics]" in said
 
 
 @pytest.mark.in_turn("the page of oncelog ui")

@@ -51,5 +51,5 @@ def test_without_its_package_the_error_names_the_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
 
-    with pytest.raises(UsageError, match=rf"needs? the package {package}: pip install 'oncelog\[{extra}\]'"):
+    with pytest.raises(UsageError, match=rf"needs? the package {package}: install oncelog\[{extra}\]"):
         Place.of(url, root)

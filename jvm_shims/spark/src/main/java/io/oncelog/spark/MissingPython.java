@@ -23,7 +23,7 @@ public final class MissingPython {
    *
    * @param problem the exception of the look-up; thrown again if it does not say that there is no such source
    * @param module the Python module with the source
-   * @param product what to install with pip to get the module
+   * @param product what to install to get the module
    */
   @SuppressWarnings("unchecked")
   public static <T extends Throwable> IllegalArgumentException why(Exception problem, String module, String product)
@@ -36,7 +36,7 @@ public final class MissingPython {
 
   static String why(String python, String module, String product) {
     try {
-      return "UsageError: Spark's Python has no working oncelog; pip install \"" + product + "\" there, or start Spark "
+      return "UsageError: Spark's Python has no working oncelog; install " + product + " there, or start Spark "
           + "(or the server of Spark Connect) with PYSPARK_PYTHON set to an interpreter that has it; "
           + "python=" + python + ", cause=" + lastWords(python, module);
     } catch (IOException notStarted) {
