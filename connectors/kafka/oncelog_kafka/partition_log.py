@@ -2,21 +2,35 @@
 
 An entry is a record. It is acknowledged once all replicas in sync have it, and its time is the broker's. A fetch that
 reaches the high watermark has every entry that was acknowledged before it was asked.
+
+Other programs can write to the topic, too: a copy of all topics of a cluster, or a producer with a wrong topic. Their
+*foreign records* are left out, so that they change nothing, and are counted. A record is foreign if a producer with an
+id wrote it (an idempotent or a transactional one), if a coordinator did (the marker of a transaction), or if it does
+not begin as an entry does (`command.is_entry`). Assumptions: oncelog appends entries only, with a producer that has no
+id, and a batch of records whose checksum holds is what its producer sent. Hence an entry is never left out. A batch
+with a foreign record whose checksum does not hold may be a damaged entry: the log is corrupt then.
+
+A topic with foreign records only is no command log. It is refused, because somebody named a topic of other data, or
+copied a command log with a producer that has an id.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, TypeVar
 
-from oncelog.errors import CorruptDataError, OncelogError, OutcomeUnknownError, StoreUnavailableError
+from oncelog.errors import CorruptDataError, OncelogError, OutcomeUnknownError, StoreUnavailableError, UsageError
 from oncelog.ports import Clock
 from oncelog.znodes.clock import SYSTEM_CLOCK
-from oncelog.znodes.replicated.port import Entry, TrimmedError
+from oncelog.znodes.replicated.command import is_entry
+from oncelog.znodes.replicated.port import BEGINNING, Entry, TrimmedError
 from oncelog_kafka.errors import BrokerUnavailableError
 from oncelog_kafka.patience import patiently, refusal
-from oncelog_kafka.ports import Appended, Fetched, PartitionRequests
+from oncelog_kafka.ports import Appended, Fetched, PartitionRequests, RecordBatch
+
+_log = logging.getLogger(__name__)
 
 PASSING: Final = frozenset(
     {
@@ -48,6 +62,10 @@ _COMPACTED = f"{_NOT_TAKEN}, because others had its topic compacted: set cleanup
 T = TypeVar("T")
 
 
+class ForeignTopicError(UsageError):
+    """A topic that was named for a ledger, and belongs to another program."""
+
+
 class PartitionLog:
     """`znodes.replicated.port.CommandLog` in partition 0 of a topic.
 
@@ -63,6 +81,14 @@ class PartitionLog:
         self._topic = topic
         self._topic_id = topic_id
         self._clock = clock
+        self._read: tuple[int, int] | None = None
+        """The last position that was read, and the offset to go on at, which is after the foreign records there."""
+        self._foreign = 0
+        self._counted_to = 0
+
+    @property
+    def foreign(self) -> int:
+        return self._foreign
 
     def start(self) -> int:
         with self._unavailable():
@@ -70,19 +96,22 @@ class PartitionLog:
 
     def read(self, after: int) -> Sequence[Entry]:
         entries: list[Entry] = []
+        offset = self._next_offset(after)
+        is_new, counted = after == BEGINNING, self._foreign
         while True:
-            found = self._fetched(after + 1)
-            entries += found.entries
-            if found.entries:
-                after = found.entries[-1].position
-            if after + 1 >= found.high_watermark:
-                return entries
-            if not found.entries:
-                raise CorruptDataError(
-                    "entries are gone from the middle of the command log's topic: was it compacted for a while?",
-                    topic=self._topic,
-                    offset=after + 1,
-                )
+            found = self._fetched(offset)
+            for batch in found.batches:
+                if batch.count < batch.end - offset:
+                    raise self._compacted(offset)
+                entries += self._entries(batch)
+                offset = batch.end
+            if offset >= found.high_watermark:
+                break
+            if not found.batches:
+                raise self._compacted(offset)
+        self._read = entries[-1].position if entries else after, offset
+        self._tell_of_foreign(self._foreign - counted, has_entries=bool(entries) or not is_new)
+        return entries
 
     def append(self, after: int, body: bytes) -> Sequence[Entry] | None:
         sent = 0
@@ -113,8 +142,9 @@ class PartitionLog:
                     reason=str(refused),
                 ) from refused
             raise refused
-        if answer.topic_id is None or answer.offset != after + 1 or answer.time_ms < 0:
+        if answer.topic_id is None or answer.offset != self._next_offset(after) or answer.time_ms < 0:
             return None
+        self._read = answer.offset, answer.offset + 1
         return [Entry(answer.offset, answer.time_ms, body)]  # nothing is between, so nobody has to fetch it
 
     def trim(self, position: int) -> None:
@@ -123,6 +153,45 @@ class PartitionLog:
 
     def close(self) -> None:
         self._requests.close()
+
+    def _next_offset(self, after: int) -> int:
+        return self._read[1] if self._read is not None and self._read[0] == after else after + 1
+
+    def _entries(self, batch: RecordBatch) -> list[Entry]:
+        """The entries in a batch. Other records are counted, each once."""
+        entries = [
+            Entry(one.offset, one.time_ms, one.value)
+            for one in batch.records
+            if one.value is not None and is_entry(one.value)
+        ]
+        foreign = batch.count - len(entries)
+        if foreign and not batch.is_intact():
+            raise CorruptDataError(
+                "records of the command log are damaged: their checksum does not hold",
+                topic=self._topic,
+                offset=batch.end - batch.count,
+            )
+        if foreign and batch.end > self._counted_to:
+            self._foreign += foreign
+            self._counted_to = batch.end
+        return entries
+
+    def _tell_of_foreign(self, count: int, *, has_entries: bool) -> None:
+        if count and not has_entries:
+            raise ForeignTopicError(
+                "the topic has records, and none of them is an entry of a ledger: it belongs to another program; name "
+                "a topic that does not exist yet",
+                topic=self._topic,
+                records=count,
+            )
+        if count:
+            _log.warning(
+                "the topic %s of the ledger has records of another program, which are left out: %d more up to offset "
+                "%d. Find out who writes to it, such as a copy of all topics of the cluster",
+                self._topic,
+                count,
+                self._counted_to,
+            )
 
     def _fetched(self, offset: int) -> Fetched:
         with self._unavailable():
@@ -154,6 +223,13 @@ class PartitionLog:
             return TrimmedError("entries of the command log are gone", topic=self._topic, offset=offset)
         return CorruptDataError(
             "the topic of the command log lost its newest entries, or was created again",
+            topic=self._topic,
+            offset=offset,
+        )
+
+    def _compacted(self, offset: int) -> CorruptDataError:
+        return CorruptDataError(
+            "entries are gone from the middle of the command log's topic: was it compacted for a while?",
             topic=self._topic,
             offset=offset,
         )

@@ -7,12 +7,11 @@ kafka-python, control/ with Java's client, and testing/brokers.py with a simulat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from oncelog.ports import Clock
-from oncelog.znodes.replicated.port import Entry
 from oncelog_kafka.participants import Listed, Participant, ProducerIdAndEpoch, Transaction
 
 Answer = str
@@ -65,18 +64,43 @@ class LedgerTopic:
     operations: frozenset[str]
 
 
+class Record(NamedTuple):
+    """A record; one without a value has None."""
+
+    offset: int
+    time_ms: int
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBatch:
+    """Records that a producer sent together, or the marker that ends a transaction.
+
+    Attributes:
+        count: of its records from the offset on that was asked for; a batch is fetched whole.
+        end: the offset after its last record.
+        records: these records; none if a producer with an id wrote them.
+        is_intact: whether the batch's checksum holds.
+    """
+
+    count: int
+    end: int
+    records: Sequence[Record]
+    is_intact: Callable[[], bool]
+
+
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Entries of a partition.
+    """Records of a partition.
 
     Attributes:
         topic_id: of the topic that has it.
-        entries: from the offset that was asked for, as far as an answer reaches.
+        batches: from the one with the offset that was asked for, as far as an answer reaches.
         high_watermark: the offset behind the last record that all replicas in sync have.
     """
 
     topic_id: str
-    entries: Sequence[Entry]
+    batches: Sequence[RecordBatch]
     high_watermark: int
 
 

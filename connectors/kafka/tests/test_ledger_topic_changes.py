@@ -115,7 +115,7 @@ def test_what_compaction_left_of_a_topic_is_no_ledger_and_who_has_read_it_all_go
             for number in range(6):
                 client.multi([Create(f"/{number}")])
             topic.set(cleanup_policy="compact")
-            until(lambda: not topic.read().entries)
+            until(lambda: not any(batch.records for batch in topic.read().batches))
             topic.correct()
 
             with pytest.raises(CorruptDataError, match="compacted for a while"):

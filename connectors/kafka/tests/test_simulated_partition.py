@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
+from random import Random
 from typing import cast
 
 import pytest
 
-from oncelog.errors import CorruptDataError, OutcomeUnknownError
+from oncelog.errors import CorruptDataError, OutcomeUnknownError, UsageError
 from oncelog.limits import RECENT_MS
 from oncelog.ports import Create
 from oncelog.testing.znode_store_contract.worlds import FakeTime
 from oncelog.znodes.errors import MultiFailedError
 from oncelog.znodes.replicated import store
-from oncelog.znodes.replicated.port import Entry
+from oncelog.znodes.replicated.command import Part, encode
 from oncelog.znodes.replicated.store import ReplicatedZnodeStore
 from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError
 from oncelog_kafka.partition_log import PartitionLog
-from oncelog_kafka.ports import Appended, Fetched, PartitionRequests
+from oncelog_kafka.ports import Appended, Fetched, PartitionRequests, Record, RecordBatch
 
 
 class Partition:
@@ -30,6 +31,8 @@ class Partition:
         time_ms: of the appends, as the leader tells it.
         fetches: so far.
         compacted: offsets whose records are gone.
+        of_producers: offsets of records whose producer has an id.
+        damaged: offsets of records whose checksum does not hold.
         trimmed_behind: the partition is trimmed up to here once the first page of a read was given out.
     """
 
@@ -38,9 +41,11 @@ class Partition:
         self.is_asked_by_id = True
         self.time_ms = 0
         self.fetches = 0
-        self.bodies: list[bytes] = []
+        self.bodies: list[bytes | None] = []
         self.first = 0
         self.compacted: frozenset[int] = frozenset()
+        self.of_producers: set[int] = set()
+        self.damaged: set[int] = set()
         self.answers: deque[str] = deque()
         self.trimmed_behind = 0
 
@@ -49,9 +54,19 @@ class Partition:
         if not self.first <= offset <= len(self.bodies):
             return "OFFSET_OUT_OF_RANGE"
         left = [at for at in range(offset, len(self.bodies)) if at not in self.compacted]
-        found = [Entry(at, 0, self.bodies[at]) for at in left[:2]]
+        found = [self._batch(at) for at in left[:2]]
         self.first = max(self.first, self.trimmed_behind)
         return Fetched(self.topic_id, found, len(self.bodies))
+
+    def _batch(self, at: int) -> RecordBatch:
+        records = () if at in self.of_producers else (Record(at, 0, self.bodies[at]),)
+        return RecordBatch(1, at + 1, records, lambda: at not in self.damaged)
+
+    def take_foreign(self, value: bytes | None, *, has_id: bool) -> None:
+        """Append a record of another program."""
+        if has_id:
+            self.of_producers.add(len(self.bodies))
+        self.bodies.append(value)
 
     def produce(self, topic: str, topic_id: str, body: bytes) -> Appended | str:
         answer = self.answers.popleft() if self.answers else "NONE"
@@ -213,3 +228,97 @@ def test_a_topic_that_lost_its_newest_entries_is_refused_by_whoever_read_them(pa
 
     with pytest.raises(CorruptDataError, match="lost its newest entries"):
         client.children("/")
+
+
+# Records of other programs --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_records_of_other_programs_change_nothing_for_anybody(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same steps, with foreign records at any place and without: snapshots, trims, late readers."""
+    monkeypatch.setattr(store, "SAVED_EVERY", 4)
+    alone, crowded = Partition(), Partition()
+    assert played(alone, seed, is_crowded=False) == played(crowded, seed, is_crowded=True)
+    assert len(crowded.bodies) > len(alone.bodies)
+    assert crowded.first > 0, "the topic was trimmed"
+
+
+def played(partition: Partition, seed: int, *, is_crowded: bool) -> object:
+    """Two clients write, and others begin to read now and then; returns all that they saw."""
+    chance = Random(seed)
+    clients = [partition.opened(), partition.opened()]
+    seen: list[object] = []
+    for number in range(30):
+        for _ in range(chance.choice((0, 0, 1, 3))):
+            value, has_id = chance.choice(FOREIGN)
+            if is_crowded and partition.bodies:
+                partition.take_foreign(value, has_id=has_id)
+        client = chance.choice(clients)
+        try:
+            client.multi([Create(f"/{chance.randrange(20)}", b"%d" % number)])
+        except MultiFailedError as refused:
+            seen.append(str(refused))
+        reader = chance.choice([*clients, partition.opened()])
+        seen.append([(name, znode.data) for name, znode in reader.children_data("/")])
+    return seen
+
+
+COPIED = encode(Part(5, "x", 0, 1, b""))
+FOREIGN = [(b"order 17", False), (None, False), (b"", False), (b"order 18", True), (COPIED, True)]
+
+
+def test_foreign_records_are_counted_once_and_reported(partition: Partition, caplog: pytest.LogCaptureFixture) -> None:
+    client = partition.opened()
+    client.multi([Create("/a")])
+    for value, has_id in FOREIGN:
+        partition.take_foreign(value, has_id=has_id)
+
+    assert client.children("/") == client.children("/") == ["a"]
+    assert client.foreign == len(FOREIGN)
+    assert [record.getMessage() for record in caplog.records] == [
+        "the topic ledger of the ledger has records of another program, which are left out: 5 more up to offset 6. "
+        "Find out who writes to it, such as a copy of all topics of the cluster"
+    ]
+    before = partition.fetches
+    client.multi([Create("/b")])
+    assert partition.fetches == before, "it appended right after the foreign records"
+
+
+@pytest.mark.parametrize("has_id", [False, True])
+def test_a_record_whose_checksum_does_not_hold_is_never_taken_for_a_foreign_one(
+    partition: Partition, has_id: bool
+) -> None:
+    """Its mark or its producer's id may be what was damaged."""
+    client = partition.opened()
+    for name in ("a", "b", "c"):
+        client.multi([Create(f"/{name}")])
+    partition.bodies[1] = b"\xff" * 40
+    partition.damaged.add(1)
+    if has_id:
+        partition.of_producers.add(1)
+
+    with pytest.raises(CorruptDataError, match="checksum does not hold") as refused:
+        partition.opened()
+    assert refused.value.fields["offset"] == 1
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_an_entry_that_is_damaged_after_its_mark_is_no_foreign_record(partition: Partition, at: int) -> None:
+    client = partition.opened()
+    for name in ("a", "b", "c"):
+        client.multi([Create(f"/{name}")])
+    body = partition.bodies[at]
+    assert body is not None
+    partition.bodies[at] = body[:-30]
+
+    with pytest.raises(CorruptDataError, match="is damaged"):
+        partition.opened()
+
+
+def test_a_topic_that_has_foreign_records_only_is_no_ledger(partition: Partition) -> None:
+    partition.take_foreign(b"order 17", has_id=False)
+    partition.take_foreign(COPIED, has_id=True)
+
+    with pytest.raises(UsageError, match="it belongs to another program") as refused:
+        partition.opened()
+    assert refused.value.fields == {"topic": "ledger", "records": 2}

@@ -40,6 +40,10 @@ class Log(NamedTuple):
     bodies: tuple[bytes, ...] = ()
     first: int = 0
 
+    @property
+    def foreign(self) -> int:
+        return 0
+
     def start(self) -> int:
         return self.first - 1
 
@@ -121,6 +125,8 @@ class Told(NamedTuple):
 
 class AnsweredLog:
     """A log that gives the answers that it has."""
+
+    foreign = 0
 
     def __init__(self, answers: Sequence[Any]) -> None:
         self._answers = answers

@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -19,16 +20,18 @@ with extras("kafka", part="oncelog_kafka"):
     from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
 from oncelog.znodes.clock import wall_ms
-from oncelog.znodes.replicated.port import Entry
 from oncelog_kafka.brokers.client import answer_to, connected, name_of, named_errors
 from oncelog_kafka.errors import BrokerUnavailableError
-from oncelog_kafka.ports import Answer, Appended, Fetched, LedgerTopic
+from oncelog_kafka.ports import Answer, Appended, Fetched, LedgerTopic, Record, RecordBatch
 
 PARTITION = 0
 
 _FETCH_BYTES = 16 << 20
 _PRODUCE_MS = 10_000
 _ALL_IN_SYNC = -1
+_WITH_PRODUCER_ID = 2
+"""The first format of records in which a batch names its producer."""
+
 _BY_ID = 13
 """The first version of both requests that takes a topic's id; earlier ones take its name."""
 
@@ -50,13 +53,10 @@ class KafkaPartitions:
         )
         if isinstance(partition, str):
             return partition
-        entries = [
-            Entry(record.offset, record.timestamp, record.value)
-            for batch in MemoryRecords(partition.records or b"")
-            for record in batch
-            if record.offset >= offset  # a batch is fetched whole
-        ]
-        return Fetched(self._leaders[topic][1], entries, partition.high_watermark)
+        data = partition.records or b""
+        with named_errors():
+            batches = [_batch(batch, offset, data) for batch in MemoryRecords(data) if batch.next_offset > offset]
+        return Fetched(self._leaders[topic][1], batches, partition.high_watermark)
 
     def produce(self, topic: str, topic_id: str, body: bytes) -> Appended | Answer:
         partition = self._ask_leader(
@@ -140,6 +140,21 @@ class KafkaPartitions:
                 raise BrokerUnavailableError("the partition has no leader now", topic=topic, partition=PARTITION)
             self._leaders[topic] = found.leader, found.topic_id
         return self._leaders[topic]
+
+
+def _batch(found: Any, offset: int, data: bytes) -> RecordBatch:
+    """A batch of those in `data`, from an offset on."""
+    base, end = found.base_offset, found.next_offset
+    is_intact = partial(_is_intact, data, base)
+    if found.magic >= _WITH_PRODUCER_ID and found.has_producer_id():
+        return RecordBatch(end - max(base, offset), end, (), is_intact)
+    records = [Record(one.offset, one.timestamp, one.value) for one in found if one.offset >= offset]
+    return RecordBatch(len(records), end, records, is_intact)
+
+
+def _is_intact(data: bytes, base_offset: int) -> bool:
+    """Whether the checksum of a batch holds. It can only be computed before the batch is read."""
+    return all(batch.validate_crc() for batch in MemoryRecords(data) if batch.base_offset == base_offset)
 
 
 def as_kafka_writes(topic_id: str | None) -> str:

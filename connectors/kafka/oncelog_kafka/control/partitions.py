@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oncelog.znodes.replicated.port import Entry
 from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.control.process import process_of
 from oncelog_kafka.errors import BrokerUnavailableError
-from oncelog_kafka.ports import Answer, Appended, Fetched, LedgerTopic
+from oncelog_kafka.ports import Answer, Appended, Fetched, LedgerTopic, Record, RecordBatch
 
 
 class ControlPartitions:
@@ -27,8 +26,7 @@ class ControlPartitions:
         answer = self._passing("fetch", topic=topic, offset=offset)
         if isinstance(answer, str):
             return answer
-        entries = [Entry(position, time_ms, b64decode(body)) for position, time_ms, body in answer["entries"]]
-        return Fetched(answer["topicId"], entries, answer["highWatermark"])
+        return Fetched(answer["topicId"], [_batch(**one) for one in answer["batches"]], answer["highWatermark"])
 
     def produce(self, topic: str, topic_id: str, body: bytes) -> Appended | Answer:
         answer = self._passing("produce", topic=topic, topicId=topic_id, body=b64encode(body).decode())
@@ -61,3 +59,8 @@ class ControlPartitions:
             return self._process.ask(what, **fields)
         except BrokerUnavailableError:
             return "NETWORK_EXCEPTION"
+
+
+def _batch(count: int, end: int, records: Sequence[tuple[int, int, str | None]], isIntact: bool) -> RecordBatch:  # noqa: N803 - Java's name
+    found = [Record(offset, time_ms, None if value is None else b64decode(value)) for offset, time_ms, value in records]
+    return RecordBatch(count, end, found, lambda: isIntact)

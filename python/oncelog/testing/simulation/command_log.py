@@ -21,7 +21,7 @@ from oncelog.ports import Check, Op, Timing
 from oncelog.testing.simulation.errors import LawBrokenError
 from oncelog.testing.simulation.faults import Fault, Operation
 from oncelog.znodes.errors import MultiFailedError
-from oncelog.znodes.replicated.command import Part, decode
+from oncelog.znodes.replicated.command import Part, decode, is_entry
 from oncelog.znodes.replicated.port import BEGINNING, CommandLog, Entry, TrimmedError
 from oncelog.znodes.replicated.store import ReplicatedZnodeStore
 from oncelog.znodes.transact import IsFresh, always_fresh
@@ -68,7 +68,13 @@ class SharedLog:
         return self._entries[bisect_right(self._entries, after, key=lambda entry: entry.position) :]
 
     def append(self, body: bytes) -> None:
-        """Append an entry, and do what it says."""
+        """Append an entry, and do what it says.
+
+        Raises:
+            LawBrokenError: a reader of a topic would take it for a record of another program, and leave it out.
+        """
+        if not is_entry(body):
+            raise LawBrokenError(f"an entry does not begin like one: {body[:40]!r}")
         entry = Entry(self._end() + 1 + (self._world.chance.random() < GAPS), self._world.wall_ms(), body)
         self._entries.append(entry)
         self._apply(entry)
@@ -147,6 +153,8 @@ class SharedLog:
 
 class ProcessLog:
     """`CommandLog` of one process."""
+
+    foreign = 0
 
     def __init__(self, process: Process, shared: SharedLog) -> None:
         self._process = process

@@ -3,6 +3,11 @@
 An entry is the length of its JSON (four bytes), the JSON, and data: of the multis' creates and sets, one after the
 other, or the snapshot's. It holds low-level operations alone, so that what they do never depends on the version of
 oncelog that replays them.
+
+The JSON of every version begins with the field ``version``. A log that others can write to, such as a topic, leaves out
+what does not begin like this (`is_entry`). Assumptions: the log verifies the checksum of a record before it leaves the
+record out, and oncelog appends nothing but what `encode` returns. Hence what is left out was written like that, and not
+by oncelog. Even without the checksum, an entry with a changed byte is still recognised, and then it is damaged.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ from oncelog.znodes.replicated.port import Entry
 
 VERSION: Final = 1
 _LENGTH = struct.Struct(">I")
+_BEGINNING: Final = b'{"version":'
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +91,16 @@ def unpacked(body: bytes) -> tuple[Any, Data]:
     """The JSON and the data of `packed`. Raises ValueError or struct.error where it is none."""
     (length,) = _LENGTH.unpack_from(body)
     return json.loads(body[_LENGTH.size : _LENGTH.size + length]), Data(body, _LENGTH.size + length)
+
+
+def is_entry(body: bytes) -> bool:
+    """Whether a body begins as an entry of oncelog does, even if it was damaged or cut off later.
+
+    Up to a quarter of the bytes may differ.
+    """
+    found = body[_LENGTH.size : _LENGTH.size + len(_BEGINNING)]
+    wrong = sum(one != other for one, other in zip(found, _BEGINNING, strict=False))
+    return bool(found) and 4 * wrong <= len(found)
 
 
 def decode(entry: Entry) -> Batch | Part:

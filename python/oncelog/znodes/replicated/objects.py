@@ -106,12 +106,14 @@ class Bucket(Protocol):
 
 
 class ObjectLog:
-    """`port.CommandLog` in a bucket.
+    """`port.CommandLog` in a bucket. An object that is not oncelog's has another name, and is never read.
 
     Args:
         bucket: which the log closes.
         clock: by which the bucket is waited for.
     """
+
+    foreign: Final = 0
 
     def __init__(self, bucket: Bucket, clock: Clock = SYSTEM_CLOCK) -> None:
         self._bucket = bucket

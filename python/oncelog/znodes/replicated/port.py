@@ -33,10 +33,16 @@ class TrimmedError(OncelogError):
 class CommandLog(Protocol):
     """A totally ordered log that keeps what it acknowledged. One process uses it from one thread at a time.
 
+    Attributes:
+        foreign: how many records this process found in it that are not oncelog's, and left out.
+
     Raises:
         StoreUnavailableError: it cannot be reached, and nothing was appended.
         CorruptDataError: it is not the log that was opened.
     """
+
+    @property
+    def foreign(self) -> int: ...
 
     def start(self) -> int:
         """The position after which it has every entry: `BEGINNING` until it is trimmed."""

@@ -171,6 +171,11 @@ class ReplicatedZnodeStore(Transacting):
         with self.snapshot():
             pass
 
+    @property
+    def foreign(self) -> int:
+        """See `CommandLog`."""
+        return self._open().foreign
+
     def close(self) -> None:
         self._is_closed = True
         if self._connection.is_of_this_process:
@@ -228,6 +233,10 @@ class _Connection:
     @property
     def is_of_this_process(self) -> bool:
         return self._pid == os.getpid()
+
+    @property
+    def foreign(self) -> int:
+        return self._log.foreign
 
     def begin_reading(self) -> Tree:
         """The tree at the end of the log. It stays as it is until `end_reading`."""

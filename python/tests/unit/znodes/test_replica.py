@@ -32,6 +32,8 @@ BATCH = {"version": 1, "sender": "x", "number": 1, "seen": BEGINNING, "chain": 0
 class MemoryLog:
     """A command log in the memory. Its time is that of its entries, a second apart."""
 
+    foreign = 0
+
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.first = 0

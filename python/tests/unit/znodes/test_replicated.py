@@ -29,6 +29,8 @@ HEADER = struct.Struct(">QI")
 class FileLog:
     """A command log in a file: entries one after the other, each appended under a lock."""
 
+    foreign = 0
+
     def __init__(self, file: Path) -> None:
         self._file = file.open("a+b")
         self._trimmed = file.with_suffix(".trimmed")

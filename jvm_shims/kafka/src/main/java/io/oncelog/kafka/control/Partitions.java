@@ -3,6 +3,7 @@ package io.oncelog.kafka.control;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
@@ -40,6 +41,7 @@ import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.record.internal.Record;
+import org.apache.kafka.common.record.internal.RecordBatch;
 import org.apache.kafka.common.record.internal.SimpleRecord;
 import org.apache.kafka.common.requests.AbstractRequest;
 import org.apache.kafka.common.requests.AbstractResponse;
@@ -149,7 +151,7 @@ final class Partitions {
     return true;
   }
 
-  /** The entries from an offset on, or the name of an error. */
+  /** The batches from the one with an offset on, or the name of an error. */
   private Object fetch(String topic, long offset) {
     Leader leader = leader(topic);
     var wanted =
@@ -167,14 +169,29 @@ final class Partitions {
     if (found.errorCode() != Errors.NONE.code()) {
       return failed(topic, found.errorCode());
     }
-    List<Object> entries = new ArrayList<>();
-    for (Record record : FetchResponse.recordsOrFail(found).records()) {
-      if (record.offset() >= offset) { // a batch is fetched whole
-        String body = Base64.getEncoder().encodeToString(Utils.toArray(record.value()));
-        entries.add(List.of(record.offset(), record.timestamp(), body));
+    List<Object> batches = new ArrayList<>();
+    for (RecordBatch batch : FetchResponse.recordsOrFail(found).batches()) {
+      if (batch.lastOffset() >= offset) {
+        batches.add(batch(batch, offset));
       }
     }
-    return Map.of("topicId", leader.topicId().toString(), "entries", entries, "highWatermark", found.highWatermark());
+    return Map.of("topicId", leader.topicId().toString(), "batches", batches, "highWatermark", found.highWatermark());
+  }
+
+  /** The fields of RecordBatch in ports.py. */
+  private static Map<String, Object> batch(RecordBatch batch, long offset) {
+    List<Object> records = new ArrayList<>();
+    long count = batch.lastOffset() + 1 - Math.max(batch.baseOffset(), offset);
+    if (!batch.hasProducerId()) {
+      for (Record record : batch) {
+        if (record.offset() >= offset) { // a batch is fetched whole
+          String value = record.hasValue() ? Base64.getEncoder().encodeToString(Utils.toArray(record.value())) : null;
+          records.add(Arrays.asList(record.offset(), record.timestamp(), value));
+        }
+      }
+      count = records.size();
+    }
+    return Map.of("count", count, "end", batch.nextOffset(), "records", records, "isIntact", batch.isValid());
   }
 
   private static byte[] body(JsonNode request) {
