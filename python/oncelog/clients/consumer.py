@@ -4,14 +4,17 @@ clients/fetcher.py plans all assigned partitions together and reads what is plan
 transactions, but one `poll` may return a part of them (`max_records`); the next polls return the rest, and only then
 anything newer. The caller assigns the partitions: there is no group membership and no rebalancing.
 
-Not safe to share between threads.
+One thread at a time may use a consumer: another one gets an error, as in Kafka's Java client. Calls would otherwise mix
+their positions, so that records are returned twice or never.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
 from types import TracebackType
-from typing import Annotated, NoReturn, Self, TypeVar
+from typing import Annotated, Any, NoReturn, Self, TypeVar
 
 from oncelog import limits
 from oncelog.arguments import check_name, check_number
@@ -41,6 +44,27 @@ from oncelog.types import (
 )
 
 T = TypeVar("T")
+Call = TypeVar("Call", bound=Callable[..., Any])
+
+
+def exclusive(call: Call) -> Call:
+    """Decorates a method of `Consumer` that reads or changes positions: it refuses to run beside another one.
+
+    A second call by the same thread, as from a signal handler, may run.
+    """
+
+    @wraps(call)
+    def alone(self: Consumer, *given: Any, **named: Any) -> Any:
+        if not self._in_use.acquire(blocking=False):
+            raise IllegalStateTransitionError(
+                "another thread is using this consumer; give each thread a consumer of its own", call=call.__name__
+            )
+        try:
+            return call(self, *given, **named)
+        finally:
+            self._in_use.release()
+
+    return alone  # type: ignore[return-value]
 
 
 class Consumer(Guided):
@@ -81,6 +105,7 @@ class Consumer(Guided):
         self._group_id = group_id
         self._group = None if group_id is None else ConsumerGroup(services, group_id, self._upkeep)
         self._is_closed = False
+        self._in_use = threading.RLock()
 
     def __repr__(self) -> str:
         return f"Consumer(group_id={self._group_id!r}, partitions={len(self._assigned)})"
@@ -88,6 +113,7 @@ class Consumer(Guided):
     # Assignment -------------------------------------------------------------------------------------------------------
 
     @checked
+    @exclusive
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions. Partitions that were assigned before keep their positions.
 
@@ -105,6 +131,7 @@ class Consumer(Guided):
         }
 
     @checked
+    @exclusive
     def subscribe(self, names: Iterable[str]) -> None:
         """Read all partitions of these topics.
 
@@ -121,12 +148,14 @@ class Consumer(Guided):
         return sorted(self._assigned)
 
     @checked
+    @exclusive
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Return no records of these partitions until `resume`."""
         for assignment in self._each(partitions):
             assignment.is_paused = True
 
     @checked
+    @exclusive
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Undo `pause`."""
         for assignment in self._each(partitions):
@@ -135,6 +164,7 @@ class Consumer(Guided):
     # Reading ----------------------------------------------------------------------------------------------------------
 
     @checked
+    @exclusive
     def poll(self, timeout_ms: int = 0, *, max_records: int = 500) -> list[ConsumerRecord]:
         """The next records, in offset order per partition.
 
@@ -154,6 +184,7 @@ class Consumer(Guided):
         )
 
     @checked
+    @exclusive
     def poll_batches(self, timeout_ms: int = 0, *, max_records: int = 100_000) -> list[ConsumerBatch]:
         """The next records as columns: like `poll`, but faster."""
         return self._poll(timeout_ms, max_records, lambda batches: batches)
@@ -233,6 +264,7 @@ class Consumer(Guided):
     # Positions --------------------------------------------------------------------------------------------------------
 
     @checked
+    @exclusive
     def position(self, partition: TopicPartition) -> int:
         """The offset at which the next `poll` continues."""
         assignment = self._one(partition)
@@ -240,6 +272,7 @@ class Consumer(Guided):
         return assignment.position or 0
 
     @checked
+    @exclusive
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue at `offset`.
 
@@ -253,6 +286,7 @@ class Consumer(Guided):
         assignment.seek(offset)
 
     @checked
+    @exclusive
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Continue at the log start (of all assigned partitions if none is named)."""
         self._check_assigned()
@@ -261,6 +295,7 @@ class Consumer(Guided):
             self._one(tp).seek(offset)
 
     @checked
+    @exclusive
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Continue at the end: the last stable offsets of these partitions together; read_uncommitted, the log end.
 
@@ -334,6 +369,7 @@ class Consumer(Guided):
     # Group offsets ----------------------------------------------------------------------------------------------------
 
     @checked
+    @exclusive
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
         """Commit offsets for the group, outside any transaction.
 
@@ -372,6 +408,7 @@ class Consumer(Guided):
         return {tp: found[partition] for tp, partition in identified.items() if partition in found}
 
     @checked
+    @exclusive
     def lag(self, partition: TopicPartition) -> int:
         """Offsets between the position and the partition's last stable offset, planned alone.
 

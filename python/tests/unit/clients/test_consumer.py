@@ -32,6 +32,7 @@ from oncelog.log import snapshot
 from oncelog.log.segment import read_block
 from oncelog.runtime import Log
 from oncelog.types import BlockSlice, IsolationLevel, OffsetAndMetadata, TopicPartition
+from tests.support.harness.waiting import until
 from tests.support.log.faulty import Fault, FaultyStore, OvertakenStore
 from tests.support.log.logs import (
     TOPIC,
@@ -595,6 +596,54 @@ def test_a_closed_consumer_refuses_every_call(log: Log, call: str) -> None:
     consumer.close()
     with pytest.raises(IllegalStateTransitionError, match="closed"):
         CALLS[call](consumer)
+
+
+def test_threads_that_share_a_consumer_get_an_error_or_each_record_once(log: Log) -> None:
+    send(log.producer(), *numbered("record", 400))
+    consumer = from_start(log)
+    got: list[int] = []
+    refused: list[str] = []
+    is_read = threading.Event()
+
+    def read() -> None:
+        while not is_read.is_set():
+            try:
+                found = consumer.poll(max_records=3)
+            except IllegalStateTransitionError as error:
+                refused.append(str(error))
+                continue
+            got.extend(record.offset for record in found)
+            if not found:
+                is_read.set()
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+    assert sorted(got) == list(range(400))
+    assert refused
+    assert all("give each thread a consumer of its own" in message for message in refused)
+
+
+@pytest.mark.parametrize("call", ["poll", "seek", "commit", "assign", "lag"])
+def test_a_call_beside_a_waiting_poll_of_another_thread_is_refused(log: Log, call: str) -> None:
+    consumer = from_start(log, tp(0), group_id="g")
+    waiting = threading.Thread(target=lambda: consumer.poll(60_000))
+    waiting.start()
+
+    def is_refused() -> bool:
+        try:
+            CALLS[call](consumer)
+        except IllegalStateTransitionError as error:
+            return "another thread is using this consumer" in str(error)
+        return False
+
+    until(is_refused)
+    send(log.producer(), b"the poll ends")
+    waiting.join(60)
+    CALLS[call](consumer)
 
 
 @pytest.mark.parametrize("call", ["pause", "position", "seek", "lag"])
