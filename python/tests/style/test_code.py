@@ -53,12 +53,15 @@ def test_lines_of_java_are_no_longer_than_those_of_python() -> None:
     assert too_long == []
 
 
+SHIPPED_TESTS = {"target_contract", "once_contract", "value_contract", "znode_store_contract"}
+
+
 def test_shipped_code_checks_with_ensure_since_assert_can_be_switched_off() -> None:
     """But for tests that ship, whose asserts pytest rewrites."""
     asserts = [
         place(path, node.lineno)
         for path, module in shipped_modules()
-        if not {path.stem, path.parent.name} & {"target_contract", "once_contract", "znode_store_contract"}
+        if not {path.stem, path.parent.name} & SHIPPED_TESTS
         for node in ast.walk(module)
         if isinstance(node, ast.Assert)
     ]
