@@ -85,7 +85,7 @@ class _Asked:
         self.name = random_id() if held is None else held["name"]
         if self.is_stream:
             batch = context.of_facts(request["query"])
-            self.batch = self._batch(batch_request(self.options, batch, batch.run_id), batch)
+            self.batch = self._batch(batch_request(self.options, batch, batch.run_id, self.name), batch)
         else:
             self.batch = self._batch(batch_writes.request_of(self.options, self.name), None)
 

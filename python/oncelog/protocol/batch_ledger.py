@@ -21,12 +21,18 @@ because its rounds were aborted."""
 
 @dataclass(frozen=True, slots=True)
 class LastBatch:
-    """The last decided batch of a prefix."""
+    """The last decided batch of a prefix.
+
+    Attributes:
+        run_id: the run that decided it.
+        call_id: the newest call that decided it or found it decided; None if an older oncelog wrote the ledger.
+    """
 
     batch_id: int
     fingerprint: str
     round: int
     run_id: str
+    call_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,8 @@ class BatchRequest:
     Attributes:
         fingerprint: a hash of the start and end offsets of all sources; only a true replay has the same one.
         takeover: id of the query whose history under the prefix this query continues, if the user said so.
+        call_id: identifies one call of the sink, however often its steps are run. A second call for the same batch in
+            the same run brings other rows, and is refused. None: each step is a call of its own.
     """
 
     prefix: str
@@ -74,6 +82,7 @@ class BatchRequest:
     fingerprint: str
     group_id: str | None = None
     takeover: str | None = None
+    call_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +122,9 @@ def plan_batch(ledger: QueryLedger | None, request: BatchRequest) -> NewRound | 
     ledger = _adopted(ledger, request)
     last = ledger.last
     if last is not None and request.batch_id <= last.batch_id:
-        _check_is_replay(last, request)
-        return AlreadyDecided(_superseding(ledger, request.run_id), last.round)
+        _check_is_replay(ledger.run_id, last, request)
+        found = replace(_superseding(ledger, request.run_id), last=replace(last, call_id=request.call_id))
+        return AlreadyDecided(found, last.round)
     return _new_round(_superseding(ledger, request.run_id), request)
 
 
@@ -188,7 +198,7 @@ def check_run(ledger: QueryLedger, run_id: str, prefix: str) -> None:
 
 def decided(ledger: QueryLedger, request: BatchRequest, round_number: int) -> QueryLedger:
     """The ledger after the round of `request` was committed."""
-    last = LastBatch(request.batch_id, request.fingerprint, round_number, request.run_id)
+    last = LastBatch(request.batch_id, request.fingerprint, round_number, request.run_id, request.call_id)
     return replace(ledger, last=last)
 
 
@@ -247,7 +257,7 @@ def _refuse_other_sink(ledger: QueryLedger, request: BatchRequest) -> NoReturn:
     )
 
 
-def _check_is_replay(last: LastBatch, request: BatchRequest) -> None:
+def _check_is_replay(newest_run: str, last: LastBatch, request: BatchRequest) -> None:
     details = {
         "prefix": request.prefix,
         "query_id": request.query_id,
@@ -266,8 +276,10 @@ def _check_is_replay(last: LastBatch, request: BatchRequest) -> None:
             "commits its offsets late; continue from the newest checkpoint, or start a new query with its own prefix",
             **details,
         )
-    if request.run_id == last.run_id:
+    if request.run_id == newest_run and (request.call_id is None or request.call_id != last.call_id):
         raise BatchRefusedError(
-            "this batch was already written in this run: two sinks share a prefix; give each its own sinkName",
+            "this batch was already written in this run, with the rows of the first call only: two sinks share a "
+            "prefix, or one sink was called twice in the batch; call it once with all rows, or give each its own "
+            "sinkName",
             **details,
         )

@@ -68,7 +68,7 @@ class TogetherSink(ForeachBatchSink[HistoryOptions, TogetherTarget]):
     def _write_kept(self, df: DataFrame, batch_id: int) -> None:
         parts = zip(self.sinks, self._rows_of, strict=True)
         rows = [sink._columns(_rows(df, rows_of)) for sink, rows_of in parts]
-        batch = self._context(df, batch_id)
+        batch = self._running_batch(df, batch_id)
         target = self._open()
         asked = zip(self.sinks, rows, target.targets, strict=True)
         job = [sink._asked(some, batch, one) for sink, some, one in asked]

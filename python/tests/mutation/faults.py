@@ -1403,6 +1403,20 @@ LEDGER = [
         ("unit/cli/test_cli.py::test_a_prefix_that_is_longer_than_any_a_sink_may_have_hides_no_other_ledger",),
     ),
     Fault(
+        "a second call for a batch in a run that replays it is taken for the replay",
+        "protocol/batch_ledger.py",
+        "if request.run_id == newest_run and (",
+        "if request.run_id == last.run_id and (",
+        ("unit/protocol/test_batch_ledger.py::test_what_contradicts_the_history_is_refused_with_its_remedy",),
+    ),
+    Fault(
+        "a replay forgets which call it belongs to",
+        "protocol/batch_ledger.py",
+        "last=replace(last, call_id=request.call_id)",
+        "last=last",
+        ("unit/protocol/test_batch_ledger.py::test_a_replay_of_the_last_batch_after_a_restart_is_in_the_log_already",),
+    ),
+    Fault(
         "a decision is taken again behind a lost answer",
         "ledger/batches.py",
         "if found is not None and found.outcome is Outcome.COMMIT and found.nonce == round_.record.nonce:",

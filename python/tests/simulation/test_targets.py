@@ -21,6 +21,7 @@ EVENTS = (
     "checkpoints lost",
     "other ledgers refused",
     "rounds aborted by an operator",
+    "second calls refused",
     "sinks added",
     "speculative tasks",
 )

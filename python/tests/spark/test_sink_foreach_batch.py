@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -95,6 +96,86 @@ def test_two_sinks_without_names_are_refused_and_nothing_is_written_twice(
     assert values(log, topic="out-2") == []
     run_both(spark, log, tmp_path / "ck", sinks[0])
     assert values(log, topic="out") == [b"a"]
+
+
+# One call for a batch -------------------------------------------------------------------------------------------------
+
+
+def lines(spark: SparkSession, folder: Path, *sent: str) -> DataFrame:
+    """A stream of the files in a folder, with one more file of these lines; a batch for each file."""
+    folder.mkdir(exist_ok=True)
+    (folder / f"{len(list(folder.iterdir()))}.txt").write_text("\n".join(sent))
+    return spark.readStream.option("maxFilesPerTrigger", 1).text(str(folder))
+
+
+def even_and_odd(df: DataFrame) -> tuple[DataFrame, DataFrame]:
+    is_even = "CAST(value AS INT) % 2 = 0"
+    return df.where(is_even), df.where(f"NOT ({is_even})")
+
+
+@pytest.mark.every_spark
+@pytest.mark.parametrize("is_together", [False, True], ids=["alone", "together"])
+def test_a_sink_that_is_called_twice_in_a_batch_is_refused_in_every_run(
+    spark: SparkSession, log: Log, tmp_path: Path, is_together: bool
+) -> None:
+    """A replay that took both calls for the one that was written would lose the rows of the second one."""
+    log.create_topic("out-2")
+    sink = oncelog.spark.sink(**place(log), topic="out")
+    other = oncelog.spark.sink(**place(log), topic="out-2", sinkName="other")
+    called = oncelog.spark.together(sink, other) if is_together else sink
+
+    def write_parts(df: DataFrame, batch_id: int) -> None:
+        for part in even_and_odd(df):
+            called(part, batch_id)
+
+    rows = lines(spark, tmp_path / "in", "0", "1", "2", "3")
+    for _ in range(3):
+        with pytest.raises(StreamingQueryException, match="already written in this run, with the rows of the first"):
+            run_available(rows.writeStream.foreachBatch(write_parts), tmp_path / "ck")
+        assert sorted(filter(None, values(log, topic="out"))) == [b"0", b"2"]
+
+    rows = lines(spark, tmp_path / "in", "4", "5")
+    run_available(rows.writeStream.foreachBatch(called), tmp_path / "ck")
+    assert sorted(filter(None, values(log, topic="out"))) == [b"0", b"2", b"4", b"5"]
+
+
+@pytest.mark.every_spark
+def test_a_sink_that_is_given_another_batch_id_writes_nothing(spark: SparkSession, log: Log, tmp_path: Path) -> None:
+    """With the id of a batch that was written, all later rows would count as its replay."""
+    sink = oncelog.spark.sink(**place(log), topic="out")
+
+    def write_as_zero(df: DataFrame, batch_id: int) -> None:
+        sink(df, 0)
+
+    rows = lines(spark, tmp_path / "in", "a")
+    run_available(rows.writeStream.foreachBatch(write_as_zero), tmp_path / "ck")
+    rows = lines(spark, tmp_path / "in", "b")
+    for _ in range(2):
+        with pytest.raises(StreamingQueryException, match="not the id of the batch that Spark is running"):
+            run_available(rows.writeStream.foreachBatch(write_as_zero), tmp_path / "ck")
+    assert values(log, topic="out") == [b"a"]
+
+    run_available(rows.writeStream.foreachBatch(sink), tmp_path / "ck")
+    assert values(log, topic="out") == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_the_batch_id_is_compared_in_a_thread_of_the_users_own_too(
+    spark: SparkSession, log: Log, tmp_path: Path, ahead: int
+) -> None:
+    sink = oncelog.spark.sink(**place(log), topic="out")
+
+    def write_in_a_thread(df: DataFrame, batch_id: int) -> None:
+        with ThreadPoolExecutor(1) as threads:
+            threads.submit(sink, df, batch_id + ahead).result()
+
+    writer = lines(spark, tmp_path / "in", "a").writeStream.foreachBatch(write_in_a_thread)
+    if ahead:
+        with pytest.raises(StreamingQueryException, match="not the id of the batch that Spark is running"):
+            run_available(writer, tmp_path / "ck")
+    else:
+        run_available(writer, tmp_path / "ck")
+    assert values(log, topic="out") == ([] if ahead else [b"a"])
 
 
 # The driver's process -------------------------------------------------------------------------------------------------

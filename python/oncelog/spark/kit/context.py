@@ -97,6 +97,36 @@ def of_foreach_batch(df: DataFrame, batch_id: int) -> BatchContext:
     return _context(query_id, run_id, root, batch_id, start, end, has_state)
 
 
+_BATCH_ID = "streaming.sql.batchId"
+"""The local property by which Spark tells a query's thread which batch it runs."""
+
+
+def check_batch_id(df: DataFrame, batch_id: int) -> None:
+    """Refuse a batch id other than that of the batch that Spark is running.
+
+    With another batch's id the ledger would take the rows for a replay of that batch, and not write them.
+
+    Args:
+        df: as Spark passed it, or derived from it in the same session.
+        batch_id: as the user passed it to the sink.
+
+    Raises:
+        UsageError: it is another one, or `df` does not belong to a running query.
+    """
+    if df.sparkSession.sparkContext.getLocalProperty(_BATCH_ID) == str(batch_id):
+        return
+    # Threads of the user's own do not have the property, or may have inherited that of an earlier batch.
+    with known_internals():
+        running = int(_execution_of(df.sparkSession._jsparkSession).lastExecution().currentBatchId())
+    if running != batch_id:
+        raise UsageError(
+            "this is not the id of the batch that Spark is running; pass the batch id that Spark gives to the "
+            "foreachBatch function together with the DataFrame",
+            batch_id=batch_id,
+            running_batch_id=running,
+        )
+
+
 @contextmanager
 def short_when_stopped(df: DataFrame) -> Iterator[None]:
     """Remove Java's stack traces from an error that is raised after the query's `stop()`.

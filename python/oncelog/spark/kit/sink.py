@@ -60,7 +60,8 @@ class ForeachBatchSink(ABC, Generic[O, T]):
         Raises:
             OncelogError: see `BatchDriver.run`.
             InvalidRecordError: a column is missing or has the wrong type.
-            UsageError: `df` does not belong to a running query, or belongs to a Spark Connect session.
+            UsageError: `df` does not belong to a running query, or belongs to a Spark Connect session; `batch_id` is
+                not that of the batch that Spark is running.
         """
         refuse_connect(self.format_name, is_connect=type(df).__module__.startswith("pyspark.sql.connect."))
         with context.short_when_stopped(df), watching.told(self, df):
@@ -68,10 +69,15 @@ class ForeachBatchSink(ABC, Generic[O, T]):
 
     def _write(self, df: DataFrame, batch_id: int) -> None:
         rows = self._columns(df)
-        batch = self._context(df, batch_id)
+        batch = self._running_batch(df, batch_id)
         target = self._open()
         self.last_report = self._driver(target, df).run(self._asked(rows, batch, target))
         finish_replay(df, batch, self.last_report)
+
+    def _running_batch(self, df: DataFrame, batch_id: int) -> BatchContext:
+        """What Spark knows of the batch that it is running; see `context.check_batch_id`."""
+        context.check_batch_id(df, batch_id)
+        return self._context(df, batch_id)
 
     @property
     def parts(self) -> tuple[ForeachBatchSink[Any, Any], ...]:

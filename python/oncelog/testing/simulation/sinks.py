@@ -231,7 +231,7 @@ class _Run:
         checkpoint, query = self._checkpoint, self._query
         start, end = checkpoint.ends.get(batch_id - 1), checkpoint.ends[batch_id]
         context = BatchContext(checkpoint.query_id, self._process.name, "", batch_id, (start,), (end,), has_state=False)
-        request = batch_request(self._options, context, context.run_id)
+        request = batch_request(self._options, context, context.run_id, f"{self._process.name}/{batch_id}")
         offsets = group_offsets.of_batch(context, query.group, self._log.cluster_id) if query.group else None
         told = Told(self._recorder, f"{query.name}/{batch_id}/{self._process.name}", query.name)
         before = self._process.unknown_outcomes

@@ -13,6 +13,7 @@ from oncelog.ledger.progress import GroupProgress
 from oncelog.log import codec, generations, topics
 from oncelog.log.segment import SegmentWriter
 from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.randomness import random_id
 from oncelog.runtime import Log
 from oncelog.types import Block, TopicIdPartition, TopicPartition
 from tests.support.log.faulty import Fault, FaultyStore
@@ -30,6 +31,7 @@ def request(batch_id: int, run_id: str = "run-1", **fields: str | None) -> Batch
         "query_id": "query",
         "sink_name": TOPIC,
         "fingerprint": f"offsets of {batch_id}",
+        "call_id": random_id(),
     }
     return BatchRequest(batch_id=batch_id, run_id=run_id, **{**known, **fields})  # type: ignore[arg-type]
 

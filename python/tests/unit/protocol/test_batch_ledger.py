@@ -24,14 +24,21 @@ from oncelog.protocol.batch_ledger import (
     plan_batch,
 )
 
-LAST = LastBatch(batch_id=5, fingerprint="f5", round=8, run_id="run-2")
+LAST = LastBatch(batch_id=5, fingerprint="f5", round=8, run_id="run-2", call_id="call-1")
 LEDGER = QueryLedger(
     query_id="query", sink_name="sink", run_id="run-2", superseded_runs=("run-1",), current_round=9, last=LAST
 )
 """Batch 5 was decided in round 8; round 9 is an attempt at batch 6. Run 2 is live."""
 
 NEXT = BatchRequest(
-    prefix="copier", query_id="query", sink_name="sink", run_id="run-3", batch_id=6, fingerprint="f6", group_id="g"
+    prefix="copier",
+    query_id="query",
+    sink_name="sink",
+    run_id="run-3",
+    batch_id=6,
+    fingerprint="f6",
+    group_id="g",
+    call_id="call-2",
 )
 """A restart of the query asks for the batch after the last decided one."""
 
@@ -39,6 +46,9 @@ REPLAY = replace(NEXT, batch_id=5, fingerprint="f5")
 
 RESTARTED = replace(LEDGER, run_id="run-3", superseded_runs=("run-1", "run-2"), group_id="g")
 """The ledger once run 3 was heard of."""
+
+REPLAYED = replace(RESTARTED, last=replace(LAST, call_id="call-2"))
+"""The ledger once run 3 has found batch 5 decided."""
 
 
 # The table ------------------------------------------------------------------------------------------------------------
@@ -69,14 +79,33 @@ def test_before_any_decision_every_batch_gets_a_round() -> None:
 
 def test_a_replay_of_the_last_batch_after_a_restart_is_in_the_log_already() -> None:
     """The step still supersedes the older run. conformance: 52."""
-    assert plan_batch(LEDGER, REPLAY) == AlreadyDecided(RESTARTED, round=8)
-    assert plan_batch(RESTARTED, REPLAY) == AlreadyDecided(RESTARTED, round=8), "also when the step is run again"
+    assert plan_batch(LEDGER, REPLAY) == AlreadyDecided(REPLAYED, round=8)
+    assert plan_batch(REPLAYED, REPLAY) == AlreadyDecided(REPLAYED, round=8), "also when the step is run again"
+
+
+def test_the_call_that_decided_a_batch_may_run_its_steps_again() -> None:
+    replay = replace(REPLAY, run_id="run-2", call_id="call-1", group_id=None)
+
+    assert plan_batch(LEDGER, replay) == AlreadyDecided(LEDGER, round=8)
 
 
 REFUSED = [
     ("other offsets under the id of the last batch", LEDGER, replace(REPLAY, fingerprint="other"), "offsets"),
     ("an older batch", LEDGER, replace(NEXT, batch_id=4, fingerprint="f4"), "later batch"),
     ("the same batch twice in one run", LEDGER, replace(REPLAY, run_id="run-2"), "two sinks"),
+    ("the same batch twice in a run that replays it", REPLAYED, replace(REPLAY, call_id="call-3"), "called twice"),
+    (
+        "the same batch twice in a run, in a ledger of an older oncelog",
+        replace(LEDGER, last=replace(LAST, call_id=None)),
+        replace(REPLAY, run_id="run-2"),
+        "two sinks",
+    ),
+    (
+        "the batch before in a run that has begun the next one",
+        replace(LEDGER, last=replace(LAST, run_id="run-1")),
+        replace(REPLAY, run_id="run-2"),
+        "called twice",
+    ),
     ("another query", LEDGER, replace(NEXT, query_id="other"), "takeover=<query id>"),
     (
         "another query that takes a third one over",
@@ -209,7 +238,7 @@ def test_everything_else_is_planned(ledger: QueryLedger, request_: BatchRequest)
 def test_a_decision_remembers_the_batch_its_round_and_its_run() -> None:
     after = decided(RESTARTED, NEXT, 10)
 
-    assert after == replace(RESTARTED, last=LastBatch(6, "f6", 10, "run-3"))
+    assert after == replace(RESTARTED, last=LastBatch(6, "f6", 10, "run-3", "call-2"))
 
 
 def test_a_ledger_remembers_a_bounded_number_of_superseded_runs_and_the_newest_ones() -> None:
@@ -244,7 +273,8 @@ def expected(ledger: QueryLedger | None, request: BatchRequest) -> Verdict:
     if last is None or request.batch_id > last.batch_id:
         return "new round"
     is_replay = (request.batch_id, request.fingerprint) == (last.batch_id, last.fingerprint)
-    return "already decided" if is_replay and request.run_id != last.run_id else "refused"
+    is_same_call = request.call_id == last.call_id
+    return "already decided" if is_replay and (request.run_id != ledger.run_id or is_same_call) else "refused"
 
 
 LEDGERS = [
@@ -256,15 +286,23 @@ LEDGERS = [
 ]
 REQUESTS = [
     replace(
-        NEXT, query_id=query, takeover=takeover, sink_name=sink, run_id=run, batch_id=batch, fingerprint=fingerprint
+        NEXT,
+        query_id=query,
+        takeover=takeover,
+        sink_name=sink,
+        run_id=run,
+        batch_id=batch,
+        fingerprint=fingerprint,
+        call_id=call,
     )
-    for query, takeover, sink, run, batch, fingerprint in product(
+    for query, takeover, sink, run, batch, fingerprint, call in product(
         ["query", "other"],
         [None, "query", "other", "third"],
         ["sink", "another sink"],
         ["run-1", "run-2", "run-3"],
         [0, 4, 5, 6, 9],
         ["f5", "f6"],
+        ["call-1", "call-2"],
     )
 ]
 
@@ -303,7 +341,8 @@ def verdict_on(ledger: QueryLedger | None, request: BatchRequest) -> Verdict:
         return "new round"
     assert ledger is not None
     assert ledger.last is not None
-    assert (stored.current_round, stored.last, verdict.round) == (before, ledger.last, ledger.last.round)
+    assert stored.last == replace(ledger.last, call_id=request.call_id)
+    assert (stored.current_round, verdict.round) == (before, ledger.last.round)
     return "already decided"
 
 

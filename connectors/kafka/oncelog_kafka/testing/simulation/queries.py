@@ -312,6 +312,7 @@ class SinkQuery(Client):
             f"{start}-{end}",
             GROUP if self.has_group else None,
             checkpoint.takeover,
+            f"{process.name}/{batch_id}",
         )
         job = SimulatedJob(
             self.world,

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from random import Random
 from typing import Any
 
@@ -88,6 +89,7 @@ class Traits:
         losses: the probability, at the start of a life, that the checkpoint is lost.
         falls: the probability that a driver's machine dies right after a decision.
         strays: the probability, at the start of a life, that the driver is given another, empty ledger first.
+        repeats: the probability that the user's function calls the sinks a second time for a batch.
         is_repeatable: see `Batch`.
     """
 
@@ -95,6 +97,7 @@ class Traits:
     losses: float = 0.0
     falls: float = 0.0
     strays: float = 0.0
+    repeats: float = 0.1
     is_repeatable: bool = True
 
 
@@ -135,6 +138,7 @@ class TargetQuery(Client):
             self._enter(destination, since=0)
         self.plan(traits.batches)
         self._sight = Random(repr(self.source))
+        self._habit = Random(repr(self.source))
 
     def plan(self, batches: int) -> None:
         """Add this many more batches to the source. Some have no rows."""
@@ -207,6 +211,10 @@ class TargetQuery(Client):
     def _mend(self, process: Process, error: OncelogError) -> bool:
         """Do for a target what its error asks for. Returns whether there is something to do."""
         return any(one.mend(self, process, error) for one in self.destinations)
+
+    def calls_twice(self) -> bool:
+        """Whether the user's function calls the sinks once more for the batch that it has just written."""
+        return self._habit.random() < self.traits.repeats
 
     # The operator
 
@@ -341,6 +349,7 @@ class _Run:
         for destination in self._destinations:
             self._targets.append(persevere(process, lambda one=destination: one.opened(process, store)))  # type: ignore[misc]
         self._all = TogetherTarget(self._targets)
+        self._calls = count()
 
     def write(self, batch_id: int) -> None:
         """Write a batch, and note it in the checkpoint."""
@@ -362,13 +371,31 @@ class _Run:
         query.books.judge_done(process.name, number)
         query.world.counts["batches replayed" if report.is_replay else "batches committed"] += 1
         query.world.counts["participants rewritten"] += report.rewritten
+        if query.calls_twice():
+            self._call_again(batches)
         process.wait(query.world.latency_ms())
         self.checkpoint.done.add(batch_id)
+
+    def _call_again(self, batches: list[Batch[Any]]) -> None:
+        """A second call for a batch in one run must be refused, also in a run that only replays the batch."""
+        number = next(self._calls)
+        again = [
+            replace(one, request=replace(one.request, call_id=f"{one.request.run_id}/again/{number}"))
+            for one in batches
+        ]
+        try:
+            self._driven(again)
+        except BatchRefusedError:
+            self._query.world.counts["second calls refused"] += 1
+        else:
+            self._query.books.break_law("a second call for a batch is not refused")
 
     def is_known(self, batch_id: int) -> bool:
         """Whether a place shows that the query has a history, when it is asked for this batch."""
         context = self._context(batch_id)
-        asked = [(one.place, batch_request(one.options, context, context.run_id)) for one in self._destinations]
+        asked = [
+            (one.place, batch_request(one.options, context, context.run_id, "asks only")) for one in self._destinations
+        ]
         return any(place is not None and place.knows(request) for place, request in asked)
 
     def _context(self, batch_id: int) -> BatchContext:
@@ -391,7 +418,7 @@ class _Run:
         options = one.options
         if known is not None and known.query_id in self.checkpoint.formers:
             options = continuing(options, known.query_id)
-        request = batch_request(options, context, context.run_id)
+        request = batch_request(options, context, context.run_id, f"{context.run_id}/{number}/{next(self._calls)}")
         job = one.job(self._process, request, one.chosen(self._query.source[number]), told)
         progress = one.progress(number if context.batch_id else None, number + 1)
         return Batch(request, job, progress, is_repeatable=self._query.traits.is_repeatable)
