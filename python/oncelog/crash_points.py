@@ -47,6 +47,10 @@ class CrashPoint(StrEnum):
     COLLECTED = "collected"
 
 
+class StoppedHereError(Exception):
+    """Raised by an armed action in place of the process's death. Code that reports errors must let it pass."""
+
+
 _armed: Callable[[str], None] | None = None
 
 

@@ -24,6 +24,7 @@
     │   ├── OutOfOrderSequenceError     the batch does not follow its producer's last one
     │   ├── RunSupersededError          a newer run of the same query took over
     │   ├── BatchRefusedError           the ledger's history contradicts this batch
+    │   ├── NotCommittedError           a decided batch could not be committed: correct the cause, restart the query
     │   ├── GroupOwnedError             a sink owns the group's offsets
     │   ├── DataLossError               records that a reader still needed are gone
     │   ├── CorruptDataError            a file or znode does not hold what was written
@@ -192,6 +193,10 @@ class RunSupersededError(FatalError):
 
 class BatchRefusedError(FatalError):
     """The ledger's history contradicts this batch; the message says what to do."""
+
+
+class NotCommittedError(FatalError):
+    """A decided batch could not be committed. Correct the cause; a restart of the query commits it."""
 
 
 class GroupOwnedError(FatalError):

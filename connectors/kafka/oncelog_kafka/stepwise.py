@@ -99,8 +99,8 @@ def abort(target: KafkaTarget, batch: Batch[Job], held: Held) -> None:
         attempt.abort()
 
 
-class _WantedError(Exception):
-    """The tasks must run, to write lost participants again."""
+class _WantedError(BaseException):
+    """The tasks must run, to write lost participants again. No failure, so nothing on its way may report it as one."""
 
     def __init__(self, settings: Mapping[str, Any], buckets: int | None) -> None:
         super().__init__()

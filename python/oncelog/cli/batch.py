@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from datetime import UTC, datetime
 
 import click
 
@@ -14,6 +15,7 @@ from oncelog.cli.shell import Group, Settings
 from oncelog.coordinator.inspection import LedgerDescription
 from oncelog.ledger import overview
 from oncelog.ledger.overview import LedgerOverview
+from oncelog.ledger.payloads import GivenUp
 from oncelog.ports import ZnodeStore
 from oncelog.types import Outcome
 
@@ -112,6 +114,16 @@ def _show_overview(ledger: LedgerOverview) -> None:
     if ledger.parts:
         show()
         show_table(("the batch consists of",), [(part,) for part in ledger.parts], empty="")
+    if ledger.given_up:
+        show()
+        columns = ("given up: batch>", "round>", "parts>", "at", "by", "reason")
+        show_table(columns, [_given_up_row(one) for one in ledger.given_up], empty="")
+
+
+def _given_up_row(one: GivenUp) -> tuple[object, ...]:
+    at = datetime.fromtimestamp(one.at_ms / 1000, UTC).isoformat(timespec="seconds")
+    reason = f"{one.reason} (visible after all)".strip() if one.was_shown else one.reason
+    return one.batch_id, one.round, one.part_count, at, one.operator, reason
 
 
 def _state(ledger: LedgerOverview) -> str | None:

@@ -2,6 +2,7 @@
 
     <root>/<prefix>                QueryLedger; protocol/batch_ledger.py has its rules
     <root>/<prefix>/rounds/<n>     one attempt to write one batch: a record that the target defines
+    <root>/<prefix>/given-up/<n>   what an operator gave up of a decided round (giving_up.py)
 
 Several kinds may share a store. All information is in the znodes' data, since a copy of the store has other times and
 versions.
@@ -17,7 +18,7 @@ from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from oncelog.arguments import check_name
 from oncelog.errors import CorruptDataError, UnknownPrefixError, UsageError
-from oncelog.ledger.payloads import decode_ledger, encode_ledger
+from oncelog.ledger.payloads import decode_given_up, decode_ledger, encode_ledger
 from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol.batch_ledger import QueryLedger
 from oncelog.types import Outcome
@@ -70,6 +71,7 @@ class LedgerKind(Generic[R]):
         announced_at: a znode that every decision of a round sets, for readers; None for no such znode.
         is_over: whether the outcome of a round that has one was carried out; by default it is at once.
         parts: what a round consists of, for people.
+        completed: the record of a decided round that an operator gives up; None if the target has its own way.
     """
 
     root: str
@@ -78,6 +80,7 @@ class LedgerKind(Generic[R]):
     announced_at: str | None = None
     is_over: Callable[[R], bool] = _is_over_at_once
     parts: Callable[[R], Sequence[str]] = _parts_are_elsewhere
+    completed: Callable[[R], R] | None = None
 
     def path(self, prefix: str) -> str:
         """The path of a prefix's ledger."""
@@ -90,6 +93,14 @@ class LedgerKind(Generic[R]):
     def round_path(self, prefix: str, number: int) -> str:
         """The path of one of its rounds."""
         return f"{self.rounds_path(prefix)}/{number}"
+
+    def given_up_folder(self, prefix: str) -> str:
+        """The path of the parent of what was given up of its rounds."""
+        return paths.given_up_of(self.path(prefix))
+
+    def given_up_path(self, prefix: str, number: int) -> str:
+        """The path of what was given up of one of its rounds."""
+        return f"{self.given_up_folder(prefix)}/{number}"
 
     def is_carried_out(self, record: R) -> bool:
         """Whether a round has an outcome, and nothing is left to do for it, as far as its record says."""
@@ -167,6 +178,7 @@ class LedgerKind(Generic[R]):
         for path in paths_below(reader, self.root):
             yield path, decode_ledger
             yield from ((found, self.decode) for found in paths_below(reader, paths.rounds_of(path)))
+            yield from ((found, decode_given_up) for found in paths_below(reader, paths.given_up_of(path)))
 
     # Within a step
 

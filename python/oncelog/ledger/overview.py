@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from oncelog.errors import UnknownPrefixError, UsageError
+from oncelog.ledger.giving_up import read_given_up
 from oncelog.ledger.kinds import LOG, LedgerKind, all_kinds
+from oncelog.ledger.payloads import GivenUp
 from oncelog.ports import ZnodeReader, ZnodeStore
 from oncelog.protocol.batch_ledger import LastBatch
 from oncelog.types import Outcome
@@ -29,6 +31,7 @@ class LedgerOverview:
             visible, what an aborted one left is removed. False while it is open; None if no round has a znode.
         parts: what the newest round consists of, once it is decided.
         recovery: what a restart of the query does.
+        given_up: what operators gave up of decided batches, oldest first.
     """
 
     target: str
@@ -43,6 +46,7 @@ class LedgerOverview:
     is_over: bool | None
     parts: tuple[str, ...]
     recovery: str
+    given_up: tuple[GivenUp, ...] = ()
 
 
 def list_ledgers(reader: ZnodeReader) -> list[LedgerOverview]:
@@ -120,6 +124,7 @@ def _overview(reader: ZnodeReader, target: str, kind: LedgerKind[Any], prefix: s
         is_over=None if newest is None else kind.is_carried_out(newest),
         parts=() if newest is None else tuple(kind.parts(newest)),
         recovery="writes its next batch" if newest is None else _recovery(newest.outcome, kind.is_carried_out(newest)),
+        given_up=tuple(read_given_up(reader, kind, prefix)),
     )
 
 

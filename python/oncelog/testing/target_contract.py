@@ -9,6 +9,7 @@ points of a batch (oncelog.crash_points), and start others.
 
 from __future__ import annotations
 
+import pickle
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -22,11 +23,15 @@ with extras("testing", part="oncelog.testing.target_contract"):
     import pytest
 
 from oncelog import crash_points
-from oncelog.crash_points import CrashPoint
-from oncelog.errors import BatchRefusedError, RoundAbortedError, RunSupersededError
+from oncelog.crash_points import CrashPoint, StoppedHereError
+from oncelog.errors import BatchRefusedError, NotCommittedError, RoundAbortedError, RunSupersededError
+from oncelog.ledger.giving_up import give_up, read_given_up
+from oncelog.ledger.kinds import LedgerKind
 from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.randomness import random_id
 from oncelog.spark.kit.driver import BatchDriver
-from oncelog.spark.kit.target import Batch, BatchReport, Target
+from oncelog.spark.kit.receipts import ReceiptsAttempt
+from oncelog.spark.kit.target import Attempt, Batch, BatchReport, Target
 
 PREFIX = "contract"
 
@@ -73,8 +78,16 @@ class TargetWorld(ABC):
 
     def run_job(self, batch_id: int, job: Any, run: str = "run-1", target: Any = None) -> BatchReport:
         """Write a batch with this job; its fingerprint depends on its id only, as in a true replay."""
-        request = BatchRequest(self.prefix, "query", "sink", run, batch_id, f"offsets of {batch_id}")
+        offsets = f"offsets of {batch_id}"
+        request = BatchRequest(self.prefix, "query", "sink", run, batch_id, offsets, call_id=random_id())
         return BatchDriver(target or self.target()).run(Batch(request, job))
+
+    def remove_staged(self, attempt: str) -> None:
+        """Remove by hand what an attempt has staged; nothing else removes it after the batch was given up."""
+        request = BatchRequest(self.prefix, "query", "sink", "run-1", -1, "")
+        found = self.target().attempt(Batch(request, self.job([])))
+        if isinstance(found, ReceiptsAttempt):
+            found._place.discard(attempt)
 
     def holds(self, *batches: Sequence[str]) -> bool:
         """Whether a reader sees exactly these batches, each value once."""
@@ -88,8 +101,34 @@ class BrokenJob:
         raise StoppedOnPurposeError(f"the job fails on purpose at {name}")
 
 
-class StoppedOnPurposeError(Exception):
+class StoppedOnPurposeError(StoppedHereError):
     """Stops a driver, or fails a job, on purpose."""
+
+
+class HinderedTarget:
+    """A target whose store refuses each decided batch with an error of Python's own."""
+
+    def __init__(self, target: Target[Any]) -> None:
+        self._target = target
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._target, name)
+
+    def attempt(self, batch: Batch[Any]) -> Any:
+        return HinderedAttempt(self._target.attempt(batch))
+
+
+class HinderedAttempt:
+    """An attempt of such a target."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._attempt, name)
+
+    def commit(self, report: BatchReport) -> None:
+        raise OverflowError("date value out of range")
 
 
 def at(point: str, action: Callable[[], object]) -> AbstractContextManager[list[str]]:
@@ -150,6 +189,20 @@ class TargetContract:
 
         assert world.run(0, FIRST, "run-2").is_replay
         assert world.holds(FIRST)
+
+    def test_a_second_call_for_a_batch_is_refused_also_in_a_run_that_replays_it(self, world: TargetWorld) -> None:
+        """Its rows are not those that were decided: a replay would lose them without an error."""
+        world.run(0, FIRST)
+        with pytest.raises(BatchRefusedError, match="already written in this run"):
+            world.run(0, SECOND)
+
+        for run in ("run-2", "run-3"):
+            assert world.run(0, FIRST, run).is_replay
+            with pytest.raises(BatchRefusedError, match="already written in this run"):
+                world.run(0, SECOND, run)
+
+        world.run(1, SECOND, "run-3")
+        assert world.holds(FIRST, SECOND)
 
     def test_an_empty_batch_is_decided_like_any_other(self, world: TargetWorld) -> None:
         world.run(0, [])
@@ -237,6 +290,36 @@ class TargetContract:
             BatchDriver(world.target()).run(Batch(other, world.job(SECOND)))
 
         assert world.holds(FIRST)
+
+    def test_an_error_after_the_decision_says_so_and_a_restart_commits_the_batch(self, world: TargetWorld) -> None:
+        with pytest.raises(NotCommittedError, match="the batch is decided, so it will be neither lost") as found:
+            world.run(0, FIRST, target=HinderedTarget(world.target()))
+
+        passed_on = pickle.loads(pickle.dumps(found.value))
+        assert "OverflowError: date value out of range" in str(passed_on)
+        assert passed_on.fields["decided_batch_id"] == 0
+        assert world.run(0, FIRST, "run-2").is_replay
+        assert world.holds(FIRST)
+
+    def test_a_decided_batch_that_can_never_be_committed_is_given_up_and_the_next_one_follows(
+        self, world: TargetWorld
+    ) -> None:
+        target: Any = world.target()
+        kind: LedgerKind[Any] | None = getattr(target, "ledgers", None)
+        if kind is None or kind.completed is None:
+            return  # a decision is visible at once, or the target has a command of its own
+        with pytest.raises(NotCommittedError):
+            world.run(0, FIRST, target=HinderedTarget(target))
+
+        given_up = give_up(target.store, kind, world.prefix, reason="of no use", operator="me")
+
+        assert [(one.batch_id, one.reason, one.operator) for one in given_up] == [(0, "of no use", "me")]
+        assert world.run(0, FIRST, "run-2").is_replay
+        world.run(1, SECOND, "run-2")
+        assert world.holds(SECOND)
+        assert read_given_up(target.store, kind, world.prefix) == given_up
+        assert give_up(target.store, kind, world.prefix, reason="", operator="me") == []
+        world.remove_staged(kind.read_rounds(target.store, world.prefix)[given_up[0].round].nonce)
 
     def test_many_batches_are_each_there_once(self, world: TargetWorld) -> None:
         target = world.target()

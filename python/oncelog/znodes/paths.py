@@ -18,6 +18,8 @@
     /groups/<g>/<t>/<topic id>/<p>               GroupPartitionState
     /queries/<prefix>                            QueryLedger
     /queries/<prefix>/rounds/<n>                 owner of one round of a micro-batch
+    /<target>/<prefix>, .../rounds/<n>           the same for a sink into another target
+    /<target>/<prefix>/given-up/<n>              what an operator gave up of a decided round
 
 Names that users choose (transactional ids, groups, prefixes) are percent-encoded, except for ASCII letters, digits and
 ``-._~``. Reading never guesses: a payload that cannot be parsed is a CorruptDataError with the path.
@@ -194,6 +196,11 @@ def group_partition_of(path: str) -> tuple[str, TopicIdPartition]:
 def rounds_of(ledger: str) -> str:
     """The folder of a ledger's rounds."""
     return f"{ledger}/rounds"
+
+
+def given_up_of(ledger: str) -> str:
+    """The folder of what was given up of a ledger's rounds."""
+    return f"{ledger}/given-up"
 
 
 def _check_canonical(is_so: object, path: str) -> None:

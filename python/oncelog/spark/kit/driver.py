@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Generic
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import NotPreparedError, OncelogError, RoundAbortedError
 from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.randomness import random_id
+from oncelog.spark.kit.decided import after_decision
 from oncelog.spark.kit.fingerprint import fingerprint
 from oncelog.spark.kit.options import HistoryOptions
 from oncelog.spark.kit.target import Attempt, Batch, BatchReport, J, Target
@@ -17,8 +19,14 @@ if TYPE_CHECKING:
     from oncelog.spark.kit.context import BatchContext  # needs PySpark
 
 
-def batch_request(options: HistoryOptions, batch: BatchContext, run_id: str) -> BatchRequest:
-    """The request that a sink makes to the ledger for a batch."""
+def batch_request(
+    options: HistoryOptions, batch: BatchContext, run_id: str, call_id: str | None = None
+) -> BatchRequest:
+    """The request that a sink makes to the ledger for a batch.
+
+    Args:
+        call_id: see `BatchRequest`; a new one by default.
+    """
     return BatchRequest(
         prefix=options.prefix(batch.query_id),
         query_id=batch.query_id,
@@ -28,6 +36,7 @@ def batch_request(options: HistoryOptions, batch: BatchContext, run_id: str) -> 
         fingerprint=fingerprint(batch.start_offsets, batch.end_offsets),
         group_id=options.group_id,
         takeover=options.takeover,
+        call_id=call_id or random_id(),
     )
 
 
@@ -52,7 +61,9 @@ class BatchDriver(Generic[J]):
         Raises:
             RunSupersededError, BatchRefusedError, RoundAbortedError: see protocol/batch_ledger.py; nothing was decided.
             NotPreparedError: nothing was decided; a restart of the query writes the batch again.
-            Anything that the job or the target raises: what was decided stays decided, the rest is aborted.
+            NotCommittedError: the batch is decided, and its target failed with an error that is not oncelog's.
+            Anything that the job or the target raises: what was decided stays decided, the rest is aborted. After the
+                decision it is an OncelogError that says so.
         """
         try:
             return self._run(batch)
@@ -66,9 +77,10 @@ class BatchDriver(Generic[J]):
         if attempt.begin():
             return True
         report.is_replay = True
-        with self._named("commit"):
-            attempt.commit(report)
-        attempt.finish()
+        with after_decision(report.batch_id):
+            with self._named("commit"):
+                attempt.commit(report)
+            attempt.finish()
         return False
 
     def write(self, attempt: Attempt, report: BatchReport) -> None:
@@ -88,9 +100,10 @@ class BatchDriver(Generic[J]):
                 attempt.prepare(report)
             with self._timed(report, "decide_ms"):
                 attempt.decide(report)
-            with self._timed(report, "commit_ms"), self._named("commit"):
+            with self._timed(report, "commit_ms"), self._named("commit"), after_decision(report.batch_id):
                 attempt.commit(report)
-        attempt.finish()
+        with after_decision(report.batch_id):
+            attempt.finish()
         reach(CrashPoint.SINK_DONE)
 
     def _run(self, batch: Batch[J]) -> BatchReport:

@@ -15,8 +15,10 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from oncelog.errors import BatchRefusedError, CorruptDataError, ensure
 from oncelog.ledger.batches import BatchSteps, OpenRound
+from oncelog.ledger.giving_up import note_shown
 from oncelog.ledger.kinds import LedgerKind
 from oncelog.ports import ZnodeStore, ZnodeView
+from oncelog.spark.kit.decided import after_decision
 from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.types import Outcome
 from oncelog.znodes import fields, paths
@@ -90,7 +92,11 @@ class ReceiptsRound:
 
 def receipts_ledgers(root: str) -> LedgerKind[ReceiptsRound]:
     """The ledgers of one kind of place, under its own root, such as ``/folders``."""
-    return LedgerKind(root, _encode, _decode, is_over=lambda record: record.is_over, parts=_parts)
+    return LedgerKind(root, _encode, _decode, is_over=lambda record: record.is_over, parts=_parts, completed=_completed)
+
+
+def _completed(record: ReceiptsRound) -> ReceiptsRound:
+    return replace(record, is_over=True)
 
 
 def _parts(record: ReceiptsRound) -> list[str]:
@@ -246,7 +252,8 @@ class ReceiptsAttempt(Generic[J]):
             if record.is_over or record.outcome is Outcome.OPEN:
                 continue
             if record.outcome is Outcome.COMMIT:
-                self._place.show(record.names)
+                with after_decision(record.batch_id):
+                    self._place.show(record.names)
             else:
                 self._place.discard(record.nonce)
             self._steps.run(lambda view, number=number: self._mark_over(view, number))  # type: ignore[misc]
@@ -266,4 +273,6 @@ class ReceiptsAttempt(Generic[J]):
         kind, prefix = self._steps.kind, self._batch.request.prefix
         record = kind.read_round(view, prefix, number)
         if record is not None and not record.is_over:
-            kind.put_round(view, prefix, number, replace(record, is_over=True))
+            kind.put_round(view, prefix, number, _completed(record))
+        else:
+            note_shown(view, kind, prefix, number)

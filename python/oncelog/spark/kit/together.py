@@ -15,6 +15,7 @@ from typing import Any
 from oncelog.errors import OncelogError
 from oncelog.ledger.joined import JoinedSteps
 from oncelog.ports import ZnodeStore
+from oncelog.spark.kit.decided import after_decision
 from oncelog.spark.kit.target import Attempt, Batch, BatchReport, Target
 
 
@@ -91,7 +92,8 @@ class TogetherAttempt:
     def write(self, report: BatchReport) -> None:
         for part in self.parts:
             if not part.is_open:
-                part.attempt.commit(part.report)
+                with after_decision(part.report.batch_id):
+                    part.attempt.commit(part.report)
         for part in self._open:
             part.attempt.write(part.report)
 
@@ -108,7 +110,8 @@ class TogetherAttempt:
         problem: Exception | None = None
         for part in self.parts:
             try:
-                part.attempt.commit(part.report)
+                with after_decision(part.report.batch_id):
+                    part.attempt.commit(part.report)
             except Exception as found:  # noqa: BLE001 - raised below
                 if problem is None:
                     problem = found

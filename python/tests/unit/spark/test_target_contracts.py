@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from oncelog.crash_points import CrashPoint
-from oncelog.errors import CorruptDataError
+from oncelog.errors import CorruptDataError, NotCommittedError
 from oncelog.ledger.batches import REMEMBERED_ROUNDS
+from oncelog.ledger.giving_up import REMEMBERED_PARTS, give_up, read_given_up
 from oncelog.spark.kit.receipts import ReceiptsAttempt
 from oncelog.testing.target_contract import (
     PREFIX,
@@ -58,12 +60,46 @@ def test_a_piece_that_is_gone_is_an_error_each_time_until_it_is_back(tmp_path: P
     away = piece.rename(tmp_path / "away")
 
     for run in ("run-2", "run-3"):
-        with pytest.raises(FileNotFoundError):
+        with pytest.raises(NotCommittedError, match=r"FileNotFoundError.*decided_batch_id=0"):
             world.run(1, ["b"], run)
     away.rename(piece)
     world.run(1, ["b"], "run-4")
 
     assert world.holds(["a"], ["b"])
+    world.close()
+
+
+def test_a_batch_that_is_shown_while_an_operator_gives_it_up_is_recorded_as_visible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = TextFolderWorld(tmp_path)
+    show = world.place.show
+
+    def show_late(names: Sequence[str]) -> None:
+        show(names)
+        (found,) = give_up(world.store, TEXTS, PREFIX, reason="it takes so long", operator="me")
+        assert not found.was_shown
+
+    monkeypatch.setattr(world.place, "show", show_late)
+    world.run(0, ["a"])
+
+    (found,) = read_given_up(world.store, TEXTS, PREFIX)
+    assert (found.was_shown, found.batch_id, found.part_count, found.reason) == (True, 0, 1, "it takes so long")
+    assert world.holds(["a"])
+    world.close()
+
+
+def test_an_undecided_batch_is_not_given_up_and_names_of_many_parts_are_shortened(tmp_path: Path) -> None:
+    world = TextFolderWorld(tmp_path)
+    with at(CrashPoint.ROUND_DECIDE, stop), pytest.raises(StoppedOnPurposeError):
+        world.run(0, ["a"])
+    assert give_up(world.store, TEXTS, PREFIX, reason="", operator="me") == []
+    with at(CrashPoint.ROUND_DECIDED, stop), pytest.raises(StoppedOnPurposeError):
+        world.run(0, ["a"] * (REMEMBERED_PARTS + 1), "run-2")
+
+    (found,) = give_up(world.store, TEXTS, PREFIX, reason="", operator="me")
+
+    assert (len(found.parts), found.part_count) == (REMEMBERED_PARTS, REMEMBERED_PARTS + 1)
     world.close()
 
 

@@ -187,7 +187,7 @@ def test_errors_of_two_targets_are_both_told(world: TogetherWorld, monkeypatch: 
         world.run(0, ["a"])
 
     (note,) = error.value.__notes__
-    assert {error.value.fields["number"], *(number for number in (0, 1) if f"[{number=}]" in note)} == {0, 1}
+    assert {error.value.fields["number"], *(number for number in (0, 1) if f"[{number=}," in note)} == {0, 1}
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=["log", "folder", "other_folder"])

@@ -1,0 +1,43 @@
+"""What every error after a batch's decision must say: the batch is decided, and a restart of the query commits it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from oncelog.crash_points import StoppedHereError
+from oncelog.errors import InvariantViolation, NotCommittedError, OncelogError, RunSupersededError
+
+ADVICE = (
+    "the batch is decided, so it will be neither lost nor written again: correct this, and restart the query, which "
+    "commits the batch; if it can never be committed, give it up with `oncelog batch complete PREFIX --accept-loss`"
+)
+
+MAX_PROBLEM_CHARS = 500
+"""Of an error that is not oncelog's. Java's come with pages of stack traces; the cause is attached in full."""
+
+
+@contextmanager
+def after_decision(batch_id: int) -> Iterator[None]:
+    """Add the advice to whatever a decided batch's commit raises. An error that is not oncelog's becomes one.
+
+    The error of a run that was superseded stays as it is: the newer run commits the batch.
+
+    Raises:
+        NotCommittedError: in place of an error of Python or of a library.
+    """
+    try:
+        yield
+    except (StoppedHereError, InvariantViolation, RunSupersededError):
+        raise
+    except OncelogError as problem:
+        if "decided_batch_id" not in problem.fields:
+            problem.message = f"{problem.message}; {ADVICE}"
+            problem.fields["decided_batch_id"] = batch_id
+        raise
+    except Exception as problem:
+        raise NotCommittedError(
+            f"a decided batch could not be completed; {ADVICE}",
+            problem=f"{type(problem).__name__}: {' '.join(str(problem).split())}"[:MAX_PROBLEM_CHARS],
+            decided_batch_id=batch_id,
+        ) from problem
