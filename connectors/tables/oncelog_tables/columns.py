@@ -1,8 +1,8 @@
 """Which columns of a DataFrame go into which columns of a table, and what the table must have for it.
 
 Spark's own parquet writer writes the values, so a value is what it is: a column goes into one of the same type, or of a
-wider one of the same kind. Whether a column without NOT NULL holds a null is seen in the files' statistics, which are
-there before the decision.
+wider one of the same kind. Where the table wants a value in each row, and the DataFrame's schema does not promise one,
+the tasks that write the rows look at each value.
 """
 
 from __future__ import annotations
@@ -132,13 +132,6 @@ def _written(field: T.StructField, column: TableColumn, table: str) -> WrittenCo
             table_type=column.type.simpleString(),
         )
     is_checked = field.nullable and not column.is_nullable
-    if is_checked and not isinstance(column.type, T.AtomicType):
-        raise InvalidRecordError(
-            "the table wants a value in each row, and the column of the DataFrame may be without one; only for columns "
-            "that are no struct, map or array can the sink see that none is",
-            column=field.name,
-            table=table,
-        )
     return WrittenColumn(field.name, column.name, column.type, column.is_nullable, is_checked)
 
 

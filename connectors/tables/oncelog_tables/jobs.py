@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Observation
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from oncelog.spark.kit import counting, row_values
 from oncelog_tables import columns, writing
 from oncelog_tables.columns import WrittenColumn
 
@@ -27,6 +31,10 @@ class SparkJob:
     def schema(self) -> StructType:
         return self._rows.schema
 
-    def run(self, planned: Sequence[WrittenColumn], folder: str, partitioned_by: Mapping[str, str | None]) -> None:
+    def run(self, planned: Sequence[WrittenColumn], folder: str, partitioned_by: Mapping[str, str | None]) -> int:
         """Run the plan once; Spark's parquet writer writes the rows."""
-        writing.write(columns.select(self._rows, planned), folder, partitioned_by)
+        required = [column.name for column in planned if column.is_checked]
+        rows = row_values.checked(columns.select(self._rows, planned), required=required)
+        observation = Observation()
+        writing.write(rows.observe(observation, F.count(F.lit(1)).alias("rows")), folder, partitioned_by)
+        return int(counting.observed(observation)["rows"])

@@ -23,7 +23,7 @@ from oncelog.crash_points import reach
 from oncelog.errors import (
     CorruptDataError,
     FileUnavailableError,
-    InvalidRecordError,
+    FileWriteError,
     NotPreparedError,
     UsageError,
     ensure,
@@ -31,7 +31,6 @@ from oncelog.errors import (
 from oncelog.spark.kit.receipts import Receipts
 from oncelog.spark.kit.spark_files import FoundFile, SparkFiles
 from oncelog_tables import columns, decisions, footers, keys
-from oncelog_tables.columns import WrittenColumn
 from oncelog_tables.crash_points import TablesCrashPoint
 from oncelog_tables.decisions import Decided
 from oncelog_tables.errors import TableChangedError, TableUnavailableError
@@ -82,18 +81,26 @@ class BatchPlace:
 
         Raises:
             UsageError, InvalidRecordError: the table cannot take such rows; no job was run, or nothing is left of it.
+            FileWriteError: the driver does not see the files of all tasks, or the disk does not confirm them.
         """
         table = self._tables.open(self._name, self._key_columns)
         key_columns = tuple(key.name for key in table.keys)
         planned = columns.plan(job.schema, table.name, table.columns, key_columns)
         files = SparkFiles(job.spark, table.root)
         folder = folder_of(attempt)
-        job.run(planned, files.path(folder), table.partitioned_by)
+        written = job.run(planned, files.path(folder), table.partitioned_by)
         reach(TablesCrashPoint.WRITTEN)
         found = files.files(folder)
         facts = self._facts(table, folder, found)
         rows = sum(file.rows for file in facts)
-        _check_values(table, facts, planned)
+        if rows != written:
+            raise FileWriteError(
+                "Spark's tasks wrote more rows than the driver finds in their files: tasks on other hosts wrote to "
+                "their own disks; put the table into a storage that all hosts share",
+                table=table.name,
+                written=written,
+                found=rows,
+            )
         if not rows:
             files.remove(folder)
             return Receipts((), 0)
@@ -258,22 +265,6 @@ def _has(table: Table, decided: Decided) -> bool:
     """
     newest = table.last_batch(decided.app_id)
     return newest is not None and newest >= decided.batch_id
-
-
-def _check_values(table: Table, files: Sequence[FileFacts], planned: Sequence[WrittenColumn]) -> None:
-    """Refuse rows without a value where the table wants one."""
-    for column in planned:
-        if column.is_checked:
-            for file in files:
-                facts = file.columns.get((column.name,))
-                if facts is None or facts.nulls != 0:
-                    raise InvalidRecordError(
-                        "a row has no value in a column in which the table wants one; filter such rows out, or fill "
-                        "them",
-                        column=column.name,
-                        table=table.name,
-                        rows_without="unknown" if facts is None or facts.nulls is None else facts.nulls,
-                    )
 
 
 @contextmanager

@@ -26,14 +26,17 @@ class Job(Protocol):
     def schema(self) -> StructType:
         """Of the rows."""
 
-    def run(self, planned: Sequence[WrittenColumn], folder: str, partitioned_by: Mapping[str, str | None]) -> None:
-        """Write the rows once, as parquet files in a folder that is not there yet.
+    def run(self, planned: Sequence[WrittenColumn], folder: str, partitioned_by: Mapping[str, str | None]) -> int:
+        """Write the rows once, as parquet files in a folder that is not there yet; returns how many rows it wrote.
 
         Args:
             planned: the columns of the files.
             folder: its URI.
             partitioned_by: names of the folders that part the rows, each with the SQL expression of its value; None for
                 the column of that name, which the files then leave out.
+
+        Raises:
+            InvalidRecordError: a row has a value that the formats do not hold, or none where the table wants one.
         """
 
 

@@ -63,7 +63,7 @@ class ArrowJob:
     def schema(self) -> StructType:
         return from_arrow_schema(self._rows.schema)
 
-    def run(self, planned: Sequence[WrittenColumn], folder: str, partitioned_by: Mapping[str, str | None]) -> None:
+    def run(self, planned: Sequence[WrittenColumn], folder: str, partitioned_by: Mapping[str, str | None]) -> int:
         assert not partitioned_by
         path = Path(folder.removeprefix("file:"))
         path.mkdir(parents=True)
@@ -71,12 +71,13 @@ class ArrowJob:
         rows = rows.rename_columns([column.name for column in planned])
         for at in (0, 1):
             pq.write_table(rows.take(pa.array(range(at, len(rows), 2), pa.int64())), path / f"part-{at}.parquet")
+        return len(rows)
 
 
 class BrokenArrowJob(ArrowJob):
     """Fails behind its first file."""
 
-    def run(self, planned: Sequence[WrittenColumn], folder: str, partitioned_by: Mapping[str, str | None]) -> None:
+    def run(self, planned: Sequence[WrittenColumn], folder: str, partitioned_by: Mapping[str, str | None]) -> int:
         super().run(planned, folder, partitioned_by)
         raise StoppedOnPurposeError("the job fails on purpose")
 

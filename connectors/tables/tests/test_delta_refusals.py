@@ -10,19 +10,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 from pyspark.sql.types import StructType
 
 from lakes import ArrowJob, DeltaWorld, create_delta
 from oncelog.errors import InvalidRecordError, UsageError
-from oncelog.testing.target_contract import FIRST, at
+from oncelog.testing.target_contract import FIRST
 from oncelog_tables import delta_features
-from oncelog_tables.crash_points import TablesCrashPoint
 from oncelog_tables.delta_tables import DeltaTables
 
 pytestmark = pytest.mark.usefixtures("spark")  # it parses schemas, and finds files
-
-KEYED = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("value", pa.string())])
 
 
 @pytest.fixture
@@ -45,7 +41,7 @@ class Unrun(ArrowJob):
     def schema(self) -> StructType:
         return self._schema
 
-    def run(self, *_: Any) -> None:
+    def run(self, *_: Any) -> int:
         raise AssertionError("the job runs")
 
 
@@ -62,7 +58,6 @@ class Unrun(ArrowJob):
         ("s struct<a int>", "s struct<a string>", "cast it to int"),
         ("l array<int>", "l array<bigint>", "cast it to int"),
         ("m map<string, int>", "m map<string, date>", "cast it to int"),
-        ("s struct<a int> NOT NULL", "s struct<a int>", "the column of the DataFrame may be without one"),
         ("s struct<a int NOT NULL>", "s struct<a int>", "the field a of a struct may be null"),
     ],
 )
@@ -155,20 +150,3 @@ def test_a_place_without_a_table_is_named(world: DeltaWorld, tmp_path: Path) -> 
     with pytest.raises(UsageError, match=f"there is no Delta table in this place.*{re.escape(str(world.table))}"):
         world.run(0, FIRST)
     world.table = tmp_path / "a table"
-
-
-def test_a_row_without_a_value_in_a_column_that_wants_one_is_refused_before_the_decision(tmp_path: Path) -> None:
-    world = DeltaWorld(tmp_path, KEYED)
-    rows = pa.table({"id": pa.array([1, None, 3], pa.int64()), "value": ["a", "b", "c"]})
-    with (
-        at(TablesCrashPoint.PREPARED, lambda: None) as passed,
-        pytest.raises(InvalidRecordError, match=r"a row has no value .*column='id'"),
-    ):
-        world.run_job(0, ArrowJob(rows))
-    assert TablesCrashPoint.PREPARED not in passed
-    assert (world.visible(), world.left()) == ([], [])
-
-    world.run_job(0, ArrowJob(rows.drop_null()), "run-2")
-    assert world.holds(["a", "c"])
-    assert DeltaTable(str(world.table)).version() == 1
-    world.close()
