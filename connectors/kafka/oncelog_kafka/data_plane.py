@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from oncelog.errors import UsageError
 from oncelog.spark.kit import context
 from oncelog.spark.kit.jvm import find_class
 from oncelog_kafka import columns, outcomes
+from oncelog_kafka.errors import missing_jar
 from oncelog_kafka.jobs import Written
 
 if TYPE_CHECKING:
@@ -70,9 +70,5 @@ def _writer_in(rows: DataFrame) -> Any:
 def _find_class(jvm: Any) -> Any:
     found = find_class(jvm, _CLASS)
     if found is None:
-        raise UsageError(
-            "the Kafka connector's jar is not in this Spark; start the session with oncelog_kafka.configure(builder), "
-            "or with spark.jars=oncelog_kafka.jars() (ADD JAR in a running session does not help)",
-            missing=_CLASS,
-        )
+        raise missing_jar()
     return found

@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 from oncelog.errors import OncelogError, UsageError
 from oncelog.version import __version__
 from oncelog_kafka import FORMAT_NAME
+from oncelog_kafka.errors import missing_jar
 
 _REQUEST = "@request"
 
@@ -39,7 +40,7 @@ class Answer(DataSourceStreamWriter):
 
     def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
         """Never called: the jar's tasks write the rows."""
-        raise _missing_jar()
+        raise missing_jar()
 
 
 def answer(text: str) -> Answer:
@@ -60,7 +61,7 @@ class KafkaDataSource(DataSource):
         options = {name: text for name, text in self.options.items() if name.lower() != _REQUEST}
         request = next((text for name, text in self.options.items() if name.lower() == _REQUEST), None)
         if request is None:
-            raise _missing_jar()
+            raise missing_jar()
         try:
             found = steps.take(_of_this_version(json.loads(request)), options, schema)
         except OncelogError as problem:
@@ -69,16 +70,16 @@ class KafkaDataSource(DataSource):
         return Answer(json.dumps(found))
 
     def schema(self) -> NoReturn:
-        raise _missing_jar()
+        raise missing_jar()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        raise _missing_jar()
+        raise missing_jar()
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        raise _missing_jar()
+        raise missing_jar()
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        raise _missing_jar()
+        raise missing_jar()
 
 
 def _of_this_version(request: dict[str, Any]) -> dict[str, Any]:
@@ -91,10 +92,3 @@ def _of_this_version(request: dict[str, Any]) -> dict[str, Any]:
             package=__version__,
         )
     return request
-
-
-def _missing_jar() -> UsageError:
-    return UsageError(
-        "the Kafka connector's jar is not in this Spark; start the session with oncelog_kafka.configure(builder), the "
-        'program with spark-submit --jars "$(oncelog jars)", or the server of Spark Connect with the same --jars'
-    )

@@ -11,7 +11,7 @@ FatalError
 
 from __future__ import annotations
 
-from oncelog.errors import FatalError, RetriableError
+from oncelog.errors import FatalError, RetriableError, UsageError
 
 
 class BrokerUnavailableError(RetriableError):
@@ -32,3 +32,12 @@ class ParticipantLostError(FatalError):
 
 class RewriteMismatchError(FatalError):
     """The replay of a decided batch does not contain the rows that were decided: the plan is not deterministic."""
+
+
+def missing_jar() -> UsageError:
+    """The error for a Spark that was started without the connector's jar."""
+    return UsageError(
+        "the Kafka connector's jar is not in this Spark; start the session with oncelog_kafka.configure(builder), and "
+        "set spark.jars of your own before that, not after it; or start the program, or the server of Spark Connect, "
+        'with --jars "$(oncelog jars)" (ADD JAR in a running session does not help)'
+    )

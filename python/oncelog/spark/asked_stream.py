@@ -57,5 +57,6 @@ class AskedStreamReader(StreamReader):
         """Spark calls this only if the jar is missing, so it always raises UsageError."""
         raise UsageError(
             "streams on Spark 4.0 and 4.1 need oncelog's jar: create the session with "
-            'oncelog.spark.configure(SparkSession.builder), or start the program with --jars "$(oncelog jars)"'
+            "oncelog.spark.configure(SparkSession.builder), and set spark.jars of your own before that, not after it; "
+            'or start the program with --jars "$(oncelog jars)"'
         )

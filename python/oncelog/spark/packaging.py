@@ -54,6 +54,8 @@ def jars() -> str:
 def configure(builder: Builder) -> SparkSession.Builder:
     """Add oncelog's jar to ``spark.jars`` of the session that `builder` creates; other jars stay.
 
+    Set ``spark.jars`` of your own before, since a later ``.config("spark.jars", ...)`` replaces what is there.
+
     Spark's workers run ``PYSPARK_PYTHON``, or else the first ``python3`` on the PATH. If a program or notebook was
     started without activating its environment, that ``python3`` has no oncelog. So if neither ``PYSPARK_PYTHON`` nor
     ``PYSPARK_DRIVER_PYTHON`` is set, and the master is on this machine, this sets ``PYSPARK_PYTHON`` to the current
