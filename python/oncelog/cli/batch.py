@@ -9,6 +9,7 @@ import click
 
 from oncelog import metadata
 from oncelog.cli.completing import complete
+from oncelog.cli.completion import PREFIX
 from oncelog.cli.output import duration, plural, printable, show, show_fields, show_json, show_table
 from oncelog.cli.owners import partitions_text
 from oncelog.cli.shell import Group, Settings
@@ -65,7 +66,7 @@ def _list_all(settings: Settings, store: closing[ZnodeStore]) -> None:
 
 
 @batch.command("show", example="oncelog batch show delayed")
-@click.argument("prefix")
+@click.argument("prefix", type=PREFIX)
 @click.pass_obj
 def show_ledger(settings: Settings, prefix: str) -> None:
     """Show the ledger of one sink.
@@ -160,7 +161,7 @@ def _ids(transactional_ids: tuple[str, ...]) -> str:
 
 
 @batch.command(example="oncelog batch abort delayed")
-@click.argument("prefix")
+@click.argument("prefix", type=PREFIX)
 @click.pass_obj
 def abort(settings: Settings, prefix: str) -> None:
     """Abort the undecided round of a prefix.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from oncelog import metadata
+from oncelog.cli.completion import PREFIX
 from oncelog.cli.output import plural, printable, show, show_json
 from oncelog.cli.parameters import Setting
 from oncelog.cli.shell import Command, Settings
@@ -30,7 +31,7 @@ SINKS = "oncelog.sinks"
 
 
 @click.command(cls=Command, example="oncelog batch complete delayed --znodes /data/ledger --option path=/out")
-@click.argument("prefix")
+@click.argument("prefix", type=PREFIX)
 @click.option("--target", help="Such as postgres, if sinks of several targets have this prefix.")
 @click.option("--option", "options", type=Setting(), multiple=True, help="An option of the sink, as its query has it.")
 @click.option("--accept-loss", is_flag=True, help="Give up decided batches that can never be completed.")

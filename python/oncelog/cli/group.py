@@ -6,6 +6,7 @@ from typing import Literal
 
 import click
 
+from oncelog.cli.completion import GROUP, TOPIC
 from oncelog.cli.output import plural, printable, show, show_fields, show_json, show_table
 from oncelog.cli.parameters import PartitionOffset
 from oncelog.cli.shell import Group, Settings
@@ -49,7 +50,7 @@ def _lag(found: GroupProgress) -> int | None:
 
 
 @group.command(example="oncelog group describe reports")
-@click.argument("group_id", metavar="GROUP")
+@click.argument("group_id", metavar="GROUP", type=GROUP)
 @click.pass_obj
 def describe(settings: Settings, group_id: str) -> None:
     """Show committed offsets and lag per partition.
@@ -78,10 +79,12 @@ def _remark(found: GroupPartitionProgress) -> str:
 
 
 @group.command(example="oncelog group reset reports --to earliest --topic flights")
-@click.argument("group_id", metavar="GROUP")
+@click.argument("group_id", metavar="GROUP", type=GROUP)
 @click.option("--to", type=click.Choice(["earliest", "latest"]), help="The log start, or the last stable offset.")
 @click.option("--offset", "offsets", type=PartitionOffset(), multiple=True, help="An explicit offset; may be repeated.")
-@click.option("--topic", "names", multiple=True, help="With --to: all its partitions, instead of the group's.")
+@click.option(
+    "--topic", "names", type=TOPIC, multiple=True, help="With --to: all partitions of this topic."
+)
 @click.pass_obj
 def reset(
     settings: Settings,
@@ -122,7 +125,7 @@ def _reset(
 
 
 @group.command(example="oncelog group delete reports")
-@click.argument("group_id", metavar="GROUP")
+@click.argument("group_id", metavar="GROUP", type=GROUP)
 @click.pass_obj
 def delete(settings: Settings, group_id: str) -> None:
     """Delete all offsets of a group.

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from oncelog.cli.completion import TOPIC
 from oncelog.cli.output import (
     as_json,
     moment,
@@ -37,7 +38,7 @@ def log() -> None:
 
 
 @log.command(example="oncelog log dump flights --partition 0 --from 100 --limit 20")
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.option(
     "--isolation",
     type=click.Choice([level.value for level in IsolationLevel]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from oncelog.cli.completion import TOPIC
 from oncelog.cli.output import (
     duration,
     plural,
@@ -62,7 +63,7 @@ def list_topics(settings: Settings) -> None:
 
 
 @topic.command(example="oncelog topic describe flights")
-@click.argument("name")
+@click.argument("name", type=TOPIC)
 @click.pass_obj
 def describe(settings: Settings, name: str) -> None:
     """Show the partitions of a topic.
@@ -80,7 +81,7 @@ def describe(settings: Settings, name: str) -> None:
 
 
 @topic.command(example="oncelog topic configure flights --retention 30d --retention-bytes none")
-@click.argument("name")
+@click.argument("name", type=TOPIC)
 @click.option("--retention", type=OrNone(DURATION), help="A duration as in 7d, or none.")
 @click.option("--retention-bytes", type=OrNone(SIZE), help="A size as in 10GiB, or none.")
 @click.pass_obj
@@ -104,7 +105,7 @@ def configure(
 
 
 @topic.command(example="oncelog topic delete flights")
-@click.argument("name")
+@click.argument("name", type=TOPIC)
 @click.pass_obj
 def delete(settings: Settings, name: str) -> None:
     """Delete a topic and all its records, at once and for good.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from oncelog.cli.completion import TRANSACTIONAL_ID
 from oncelog.cli.output import duration, printable, quoted, show, show_fields, show_json, show_table
 from oncelog.cli.owners import OWNER_COLUMNS, owner_cells, owner_name, partitions_text, producer_text, round_text
 from oncelog.cli.parameters import DURATION
@@ -50,7 +51,7 @@ def list_transactions(settings: Settings, states: tuple[str, ...], prefix: str, 
 
 
 @txn.command(example="oncelog txn describe loader-0")
-@click.argument("transactional_id")
+@click.argument("transactional_id", type=TRANSACTIONAL_ID)
 @click.pass_obj
 def describe(settings: Settings, transactional_id: str) -> None:
     """Show everything about one transactional id."""
@@ -83,7 +84,7 @@ def _fields(found: TransactionDescription) -> list[tuple[str, object]]:
 
 
 @txn.command(example="oncelog txn abort loader-0")
-@click.argument("transactional_id")
+@click.argument("transactional_id", type=TRANSACTIONAL_ID)
 @click.pass_obj
 def abort(settings: Settings, transactional_id: str) -> None:
     """Abort the open transaction of an id.

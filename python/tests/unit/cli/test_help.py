@@ -19,6 +19,8 @@ import oncelog
 from oncelog.cli import main
 from oncelog.cli.shell import Root
 from tests.support.harness.parts import missing_part
+from tests.support.log.copies import open_round
+from tests.support.log.logs import started
 from tests.support.log.shell import Shell
 
 pytestmark = pytest.mark.sampled
@@ -118,7 +120,7 @@ def test_a_word_that_another_command_knows_is_answered_with_that_command(shell: 
 
 IN_BASH = """
 eval "$(oncelog completion bash)"
-COMP_WORDS=(oncelog {words}) COMP_CWORD={last}
+COMP_LINE="oncelog {line}" COMP_POINT=$(({length} + 8))
 _oncelog_completion oncelog
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """
@@ -143,6 +145,13 @@ COMPLETIONS = {
     "produce ": ["flights", "flown"],
     "produce flo": ["flown"],
     "consume flights --group ": ["readers"],
+    "topic describe fl": ["flights", "flown"],
+    "log dump flow": ["flown"],
+    "group describe r": ["readers"],
+    "group reset readers --topic flo": ["flown"],
+    "txn abort lo": ["loader"],
+    "batch show ": ["copies"],
+    "kafka --brokers host:9092 batch l": ["list"],
 }
 
 
@@ -158,12 +167,14 @@ def test_a_shell_completes_commands_and_names_of_the_log(
         consumer.subscribe(["flown"])
         consumer.seek_to_beginning()
         consumer.commit()
+    started(log, "loader")
+    open_round(log)
     bin_folder = Path(sys.executable).parent
     environment = {**os.environ, "ONCELOG_PATH": str(shell.folder), "PATH": f"{bin_folder}:{os.environ['PATH']}"}
 
     def completed(line: str) -> list[str]:
         words = [*line.split(), *([""] if line.endswith(" ") else [])]
-        text = script.format(words=shlex.join(words), last=len(words), line=line)
+        text = script.format(words=shlex.join(words), last=len(words), line=line, length=len(line))
         done = subprocess.run([shell_name, "-c", text], env=environment, capture_output=True, text=True, check=False)
         assert done.stderr == ""
         # What describes a completion stands behind it.
@@ -173,7 +184,7 @@ def test_a_shell_completes_commands_and_names_of_the_log(
 
 
 def test_names_of_a_log_that_cannot_be_opened_complete_to_nothing(shell: Shell) -> None:
-    asked = {"_ONCELOG_COMPLETE": "bash_complete", "COMP_WORDS": "oncelog produce ", "COMP_CWORD": "2"}
+    asked = {"_ONCELOG_COMPLETE": "bash_complete", "COMP_LINE": "oncelog produce "}
 
     for path in (None, str(shell.folder)):
         assert CliRunner().invoke(main, env={**asked, "ONCELOG_PATH": path}).output.strip() == ""
