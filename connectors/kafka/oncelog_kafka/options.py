@@ -14,7 +14,6 @@ from enum import StrEnum
 from typing import Any
 
 from oncelog.errors import InvalidOptionError
-from oncelog.limits import MAX_NAME_BYTES
 from oncelog.spark.kit import values
 from oncelog.spark.kit.options import (
     SINKS,
@@ -147,8 +146,7 @@ OPTIONS: tuple[Option, ...] = (
         SINKS,
         values.prefix,
         "The transactional ids are `<prefix>-<partition>-<lease>.<stage attempt>.<attempt>`. Set it: with the default, "
-        "a deleted checkpoint brings a new query id, and with it an empty ledger. Together with the `sinkName` it has "
-        f"at most {MAX_NAME_BYTES} bytes.",
+        f"a deleted checkpoint brings a new query id, and with it an empty ledger. {values.PREFIX_RULE}",
         default_doc="the query id",
     ),
     sink_name_option(STREAMING_SINKS),

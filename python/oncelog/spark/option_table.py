@@ -179,7 +179,7 @@ OPTIONS: tuple[Option, ...] = (
         STREAMING_SINKS,
         values.prefix,
         "Names the sink's history. The transactional ids are `prefix-<partition>`. Set it: with the default, a deleted "
-        "checkpoint goes unnoticed.",
+        f"checkpoint goes unnoticed. {values.PREFIX_RULE}",
         default_doc="the query id",
     ),
     Option(

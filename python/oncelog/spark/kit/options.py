@@ -227,8 +227,7 @@ def history_options(uses: frozenset[Use], ledger_doc: str) -> tuple[Option, ...]
     )
     prefix = (
         "The name of the query's history in the ledger. Set it: with the default, a deleted checkpoint brings a new "
-        "query id, and with it an empty history. Together with the `sinkName` it has at most "
-        f"{MAX_NAME_BYTES} bytes."
+        f"query id, and with it an empty history. {values.PREFIX_RULE}"
     )
     return (
         Option("znodes", uses, values.text, places, default_doc=ledger_doc),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable
+from typing import Final
 
 from oncelog.arguments import check_name
 from oncelog.errors import UsageError
+from oncelog.limits import MAX_NAME_BYTES
 from oncelog.types import MAX_LONG
 
 
@@ -86,6 +88,12 @@ def name(given: str) -> str:
         return check_name("name", text(given))
     except UsageError as error:
         raise ValueError(f"a valid name: {error}") from None
+
+
+PREFIX_RULE: Final = (
+    "It must not end in `-<digits>`, as transactional ids do. Together with the `sinkName` it has at most "
+    f"{MAX_NAME_BYTES} bytes."
+)
 
 
 def prefix(given: str) -> str:
