@@ -7,18 +7,19 @@ exists.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from oncelog.crash_points import reach
 from oncelog.ports import ZnodeStore
-from oncelog_kafka import end_txn, ledger, tokens
+from oncelog_kafka import end_txn, ledger, partition_checks, tokens
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.end_txn import Next, Token
 from oncelog_kafka.errors import BrokerAccessError, ParticipantLostError
+from oncelog_kafka.extents import NOWHERE
 from oncelog_kafka.kafka_rounds import KafkaRound
 from oncelog_kafka.ledger import KAFKA_LEDGERS
-from oncelog_kafka.participants import Handover, Participant, Transaction, by_time_left, token_group
+from oncelog_kafka.participants import ONGOING, Handover, Participant, Transaction, by_time_left, token_group
 from oncelog_kafka.ports import Brokers, CommittedOffset, Unstable
 
 RETENTION_SETTINGS = ("offsets.retention.minutes", "transactional.id.expiration.ms")
@@ -88,12 +89,18 @@ def finish_despite_loss(brokers: Brokers, store: ZnodeStore, decided: DecidedRou
         BrokerUnavailableError, BrokerAccessError: nothing is recorded; call this again later.
     """
     ends = _settle(brokers, store, decided)
-    _complete(store, decided)
+    given_up = {participant.transactional_id for participant in [*ends.lost, *(one for one, _ in ends.unknown)]}
+    _complete(store, decided, given_up)
+    left_open = brokers.describe(given_up)
+    brokers.fence(
+        [name for name, one in left_open.items() if one.state == ONGOING],
+        max((one.timeout_ms for one in left_open.values()), default=1),
+    )
     return ends
 
 
-def _complete(store: ZnodeStore, decided: DecidedRound) -> None:
-    ledger.complete(store, decided.prefix, decided.number)
+def _complete(store: ZnodeStore, decided: DecidedRound, given_up: Collection[str] = ()) -> None:
+    ledger.complete(store, decided.prefix, decided.number, given_up)
     reach(KafkaCrashPoint.COMPLETE)
 
 
@@ -104,14 +111,36 @@ def _settle(
     waiting = [participant for participant in decided.record.participants if not participant.is_lost]
     if found is None:
         found = brokers.describe(participant.transactional_id for participant in waiting)
-    ends = Ends(list(decided.record.lost))
-    ordered = by_time_left(waiting, found)
+        ended = _ended_elsewhere(brokers, store, decided, waiting, found)
+    else:
+        ended = set()
+    ends = Ends([*decided.record.lost, *(one for one in waiting if one.transactional_id in ended)])
+    ordered = by_time_left([one for one in waiting if one.transactional_id not in ended], found)
     for some in (ordered[:1], ordered[1:]):  # a problem that they all have shows with the first one
         if some:
             reach(KafkaCrashPoint.END)
             _commit(brokers, store, decided, some, ends)
             reach(KafkaCrashPoint.ENDED)
     return ends
+
+
+def _ended_elsewhere(
+    brokers: Brokers,
+    store: ZnodeStore,
+    decided: DecidedRound,
+    waiting: Sequence[Participant],
+    found: Mapping[str, Transaction],
+) -> set[str]:
+    """The participants whose transactions somebody ended in one of their partitions; see partition_checks.py.
+
+    They are not committed, because a part of their rows would be missing. So they count as lost.
+    """
+    opened = [one for one in waiting if partition_checks.is_open(one, found.get(one.transactional_id))]
+    places = partition_checks.of_transactions(found[one.transactional_id] for one in opened)
+    suspects = partition_checks.find_ended(opened, found, brokers.states(NOWHERE, places)) if places else {}
+    again = brokers.describe(suspects) if suspects else {}
+    ended = {one.transactional_id for one in opened if partition_checks.is_open(one, again.get(one.transactional_id))}
+    return ended if ended and not _is_over(store, decided) else set()
 
 
 def _commit(

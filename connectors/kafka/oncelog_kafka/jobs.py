@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from oncelog_kafka.extents import Extents
+from oncelog_kafka.extents import Extents, merged
 from oncelog_kafka.participants import Participant
 
 TaskSettings = Mapping[str, Any]
@@ -20,12 +20,17 @@ class Written:
     Attributes:
         participants: one for each task that had rows.
         is_retried: whether Spark ran a task or a stage more than once.
-        extents: where their rows are.
+        extents_of: where the rows of each participant are, by transactional id.
     """
 
     participants: tuple[Participant, ...]
     is_retried: bool
-    extents: Extents = field(default_factory=dict)
+    extents_of: Mapping[str, Extents] = field(default_factory=dict)
+
+    @property
+    def extents(self) -> Extents:
+        """Where the rows of the batch are."""
+        return merged(self.extents_of.values())
 
 
 class Job(Protocol):

@@ -262,13 +262,19 @@ def abort_open(store: ZnodeStore, prefix: str) -> int:
     return resolving(lambda: store.transact(step))
 
 
-def complete(store: ZnodeStore, prefix: str, number: int) -> None:
-    """Record that a decided round has no commit left to do."""
+def complete(store: ZnodeStore, prefix: str, number: int, given_up: Iterable[str] = ()) -> None:
+    """Record that a decided round has no commit left to do.
+
+    Args:
+        given_up: transactional ids of participants that do not count as committed, because an operator gave them up.
+    """
+    lost = list(given_up)
 
     def step(view: ZnodeView) -> None:
         found = KAFKA_LEDGERS.read_round(view, prefix, number)
         if found is not None and found.is_unfinished:
-            KAFKA_LEDGERS.put_round(view, prefix, number, kafka_rounds.completed(found))
+            record = kafka_rounds.completed(kafka_rounds.with_lost(found, lost))
+            KAFKA_LEDGERS.put_round(view, prefix, number, record)
 
     resolving(lambda: store.transact(step))
 

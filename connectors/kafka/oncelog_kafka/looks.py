@@ -1,17 +1,30 @@
-"""Checks a batch's participants right before it is decided: only a batch that can still be committed is decided."""
+"""Checks a batch's participants right before it is decided: only a batch that can still be committed is decided.
+
+First their coordinators are asked, then the leaders of all partitions that they have written to; see
+partition_checks.py. What happens to a transaction after that, until its commit is written, goes unnoticed. If the
+commit is not sent at once, `finishing` asks again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from oncelog.crash_points import reach
 from oncelog.errors import NotPreparedError
 from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog_kafka import partition_checks
 from oncelog_kafka.crash_points import KafkaCrashPoint
+from oncelog_kafka.errors import BrokerAccessError
+from oncelog_kafka.jobs import Written
 from oncelog_kafka.kafka_rounds import KafkaRound
-from oncelog_kafka.participants import LOOKS, Instant, Moment, Participant, Transaction, find_unprepared, look_ms
+from oncelog_kafka.participants import LOOKS, Instant, Moment, Transaction, find_unprepared, look_ms
 from oncelog_kafka.ports import Brokers
+
+RECENT_MS = 1_000
+"""How old a check may be when the commits are sent. An operator may end an open transaction at any time."""
+
+_MAY_NOT_READ = "TOPIC_AUTHORIZATION_FAILED"
 
 
 class _OldLookError(Exception):
@@ -32,13 +45,15 @@ class Look:
         self._now = now
         self._timeout_ms = timeout_ms
         self._request = request
+        self._asked = now()
 
     def decide(
-        self, participants: Sequence[Participant], began: Instant, step: Callable[[Callable[[], None]], KafkaRound]
+        self, written: Written, began: Instant, step: Callable[[Callable[[], None]], KafkaRound]
     ) -> tuple[KafkaRound, dict[str, Transaction]]:
         """Check every participant; if all can be committed, call `step`, which decides.
 
         Args:
+            written: what the tasks prepared.
             began: a time before the participants' job began.
             step: decides; calls its argument right before the write.
 
@@ -47,25 +62,42 @@ class Look:
 
         Raises:
             NotPreparedError: a participant can no longer be committed, or has too little time left.
+            BrokerAccessError: the sink lacks a right that the check needs.
         """
-        asked = self._now()
 
         def check() -> None:
-            if self._now().since_ms(asked) > look_ms(self._timeout_ms):
+            if self._now().since_ms(self._asked) > look_ms(self._timeout_ms):
                 raise _OldLookError
 
         for _ in range(LOOKS):
-            asked = self._now()
-            found = self._brokers.describe(participant.transactional_id for participant in participants)
+            self._asked = self._now()
+            found = self._brokers.describe(participant.transactional_id for participant in written.participants)
             now = self._now()
             moment = Moment(now_ms=now.wall_ms, job_ms=now.running_ms - began.running_ms)
-            problems = find_unprepared(participants, found, moment)
+            problems = find_unprepared(written.participants, found, moment) or self._find_changed(written, found)
             if problems:
                 raise self._not_prepared(problems)
             reach(KafkaCrashPoint.CHECKED)
             with suppress(_OldLookError):
                 return step(check), found
         raise self._not_prepared({"": "after each check of the participants, too much time passed before the decision"})
+
+    def is_recent(self) -> bool:
+        """Whether the participants were checked just now, so that they need not be checked again before the commit."""
+        return self._now().since_ms(self._asked) < RECENT_MS
+
+    def _find_changed(self, written: Written, found: Mapping[str, Transaction]) -> dict[str, str]:
+        rows = written.extents
+        with_rows = {(one.topic, one.partition) for one in rows}
+        states = self._brokers.states(rows, partition_checks.of_transactions(found.values()) - with_rows)
+        refused = sorted({topic for topic, number in with_rows if states.get((topic, number)) == _MAY_NOT_READ})
+        if refused:
+            raise BrokerAccessError(
+                "before a batch is decided, the sink asks the partitions whether they still have its rows: give its "
+                "user the right READ on the topics",
+                topics=refused,
+            )
+        return partition_checks.find_changed(written.participants, written.extents_of, found, states)
 
     def _not_prepared(self, problems: Mapping[str, str]) -> NotPreparedError:
         return NotPreparedError(

@@ -67,7 +67,11 @@ def written(outcomes: Iterable[Mapping[str, Any]]) -> Written:
             raise kind(what, problem=one["problem"].strip())
     prepared = [one["prepared"] for one in found]
     is_retried = not all(one["isFirstAttempt"] for one in prepared)
-    return Written(tuple(map(_participant, prepared)), is_retried, extents.merged(map(_extents, prepared)))
+    return Written(
+        tuple(map(_participant, prepared)),
+        is_retried,
+        {one["transactionalId"]: _extents(one) for one in prepared},
+    )
 
 
 def _extents(found: Mapping[str, Any]) -> dict[TopicIdPartition, Extent]:

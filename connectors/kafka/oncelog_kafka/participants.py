@@ -25,6 +25,9 @@ LOOKS = 5
 ONGOING = "Ongoing"
 """Kafka's name of the state in which a transaction can be committed."""
 
+OWN_EPOCH_FROM = 2
+"""The transaction version from which on each transaction has an epoch of its own (KIP-890)."""
+
 _ID = re.compile(
     r"(?P<prefix>.+)-(?P<partition>[0-9]{1,19})-(?P<lease>[0-9]{1,19})\.(?P<stage>[0-9]{1,19})\.(?P<attempt>[0-9]{1,19})",
     re.DOTALL,

@@ -14,8 +14,9 @@ from oncelog.errors import InvariantViolation
 from oncelog.ports import Clock
 from oncelog_kafka import end_txn
 from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError
+from oncelog_kafka.extents import Extents
 from oncelog_kafka.participants import Listed, Participant, Transaction
-from oncelog_kafka.ports import Ended, Offsets, Requests
+from oncelog_kafka.ports import Ended, Offsets, PartitionStates, Requests
 
 T = TypeVar("T")
 
@@ -26,6 +27,24 @@ PAUSE_MS = 20
 """The first pause between two tries: a coordinator that is busy with the last transition needs some milliseconds."""
 
 LONGEST_PAUSE_MS = 500
+
+SEEN_WITHIN_MS = 2_000
+"""How long a broker may not know a topic that was created a moment ago."""
+
+_MOVED = frozenset(
+    {
+        "FENCED_LEADER_EPOCH",
+        "KAFKA_STORAGE_ERROR",
+        "LEADER_NOT_AVAILABLE",
+        "NOT_LEADER_FOR_PARTITION",
+        "NOT_LEADER_OR_FOLLOWER",  # the name that Java's client has for the one before
+        "OFFSET_NOT_AVAILABLE",
+        "UNKNOWN_LEADER_EPOCH",
+    }
+)
+"""A broker's answers if it is not the leader of the partition, or has just become it."""
+
+_UNSEEN = frozenset({"UNKNOWN_TOPIC_ID", "UNKNOWN_TOPIC_OR_PARTITION"})
 
 
 class PatientBrokers:
@@ -78,6 +97,23 @@ class PatientBrokers:
                     raise refusal(answer, "transactions could not be described", transactional_id=name)
             waiting = retried
             if not waiting:
+                break
+        return found
+
+    def states(self, rows: Extents, others: Iterable[tuple[str, int]] = ()) -> PartitionStates:
+        found: PartitionStates = {}
+        waiting, left = dict(rows), set(others)
+        asked_ms = self._clock.monotonic_ms()
+        for _ in self.tries("partitions could not be described"):
+            answers = self.requests.states(waiting, sorted(left))
+            passing = _MOVED | end_txn.PASSING
+            if self._clock.monotonic_ms() - asked_ms < SEEN_WITHIN_MS:
+                passing |= _UNSEEN
+            again = {one for one, answer in answers.items() if isinstance(answer, str) and answer in passing}
+            found |= {one: answer for one, answer in answers.items() if one not in again}
+            waiting = {one: extent for one, extent in waiting.items() if (one.topic, one.partition) in again}
+            left &= again
+            if not again:
                 break
         return found
 

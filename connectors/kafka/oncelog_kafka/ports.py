@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from oncelog.ports import Clock
+from oncelog_kafka.extents import Extents
 from oncelog_kafka.participants import Listed, Participant, ProducerIdAndEpoch, Transaction
 
 Answer = str
@@ -45,6 +46,22 @@ class Unstable:
 
 Offsets = dict[tuple[str, int], CommittedOffset | Unstable]
 """The offsets of one group by topic and partition; partitions without a committed offset are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """What the leader of a partition knows about it.
+
+    Attributes:
+        opened: the offset at which the open transaction of each producer begins there.
+        log_start: the first offset that is not deleted; 0 if only `opened` was asked for.
+    """
+
+    opened: Mapping[ProducerIdAndEpoch, int]
+    log_start: int = 0
+
+
+PartitionStates = dict[tuple[str, int], PartitionState | Answer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +163,18 @@ class Brokers(Protocol):
     def describe(self, transactional_ids: Iterable[str]) -> dict[str, Transaction]:
         """What the coordinators say about these ids; unknown ids are left out."""
 
+    def states(self, rows: Extents, others: Iterable[tuple[str, int]] = ()) -> PartitionStates:
+        """What the leaders of partitions know now.
+
+        Args:
+            rows: in these partitions, whose topics must still have these ids.
+            others: only their open transactions are asked for.
+
+        Returns:
+            Instead of a state, the answer of a leader that refuses to give it, such as ``TOPIC_AUTHORIZATION_FAILED``,
+            ``UNKNOWN_TOPIC_ID`` if the topic is gone, or ``OFFSET_OUT_OF_RANGE`` if the log ends before the rows do.
+        """
+
     def list_ids(self, states: Sequence[str] = ()) -> list[Listed]:
         """All ids that the cluster's coordinators know, or only those in these states."""
 
@@ -178,6 +207,9 @@ class Requests(Protocol):
 
     def describe(self, transactional_ids: Sequence[str]) -> list[Transaction | Answer]:
         """DescribeTransactions for each, in this order."""
+
+    def states(self, rows: Extents, others: Sequence[tuple[str, int]]) -> PartitionStates:
+        """DescribeProducers for all these partitions, and Fetch by topic id for those of `rows`."""
 
     def list_ids(self, states: Sequence[str]) -> list[Listed]:
         """ListTransactions at every broker."""

@@ -190,12 +190,12 @@ class KafkaAttempt:
         report.aborted = len(losers)
 
     def decide(self, report: BatchReport) -> None:
-        opened, participants = self._round, self._written.participants
+        opened, written = self._round, self._written
         with self._or_superseded():
             record, found = self._look.decide(
-                participants,
+                written,
                 self._began,
-                lambda check: self._ledger.decide(opened, participants, check, self._written.extents),
+                lambda check: self._ledger.decide(opened, written.participants, check, written.extents),
             )
         self._decided = DecidedRound(self._request.prefix, opened.number, record), found
 
@@ -208,7 +208,8 @@ class KafkaAttempt:
                     finish(self._brokers, self._target.store, one)
             return
         decided, found = self._decided
-        report.rewritten = self._finish(decided, may_rewrite=True, found=found)
+        known = found if self._look.is_recent() else None
+        report.rewritten = self._finish(decided, may_rewrite=True, found=known)
         were_there = self._written.is_retried or report.aborted or report.rewritten
         self._may_have_zombies = bool(were_there or self._batch.job.speculates())
 
@@ -345,7 +346,7 @@ class KafkaAttempt:
         reach(KafkaCrashPoint.REWRITTEN)
         self._fence(find_losers(self._request.prefix, lease, written.participants, self._open_transactions()))
         replaced, _ = self._look.decide(
-            written.participants,
+            written,
             began,
             lambda check: self._ledger.replace_lost(number, lease, written.participants, check, written.extents),
         )

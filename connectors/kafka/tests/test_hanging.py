@@ -241,8 +241,8 @@ def test_many_partitions_are_asked_by_one_request(world: World, monkeypatch: pyt
         made.append(len(asked))
         return describe_request(asked)
 
-    describe_request = asking._describe_request
-    monkeypatch.setattr(asking, "_describe_request", counted)
+    describe_request = asking.describe_request
+    monkeypatch.setattr(asking, "describe_request", counted)
     with closing(KafkaProducers({"bootstrap_servers": world.broker.address})) as producers:
         producers.open_transactions()
 

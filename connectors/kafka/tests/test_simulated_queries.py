@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oncelog.testing.simulation.runner import Report, run_seeds
-from oncelog_kafka import end_txn, extents, finishing, inspection, ledger, looks, target
+from oncelog_kafka import end_txn, extents, finishing, inspection, ledger, looks, partition_checks, target
 from oncelog_kafka.end_txn import Next, Token
 from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
 from oncelog_kafka.participants import Participant
@@ -56,6 +56,7 @@ def test_no_seed_breaks_a_law(report: Report) -> None:
         "rounds aborted by an operator",
         "speculative tasks",
         "stages tried again",
+        "transactions aborted in one partition",
     ],
 )
 def test_the_runs_meet(report: Report, what: str) -> None:
@@ -66,6 +67,11 @@ def test_the_runs_meet(report: Report, what: str) -> None:
 def test_a_group_that_stayed_behind_when_a_query_was_taken_over_holds_nobody_up(seed: int) -> None:
     """The heir's first batch lost the part that moves the group, and it was given up: the next one brings it along."""
     assert run(seed, is_stepwise=False).failure is None
+
+
+def test_a_late_request_of_a_committed_transaction_is_not_taken_for_an_abort_in_a_partition() -> None:
+    """At transaction version 1 it begins a transaction with the same epoch, which no partition has open."""
+    assert run(113).failure is None
 
 
 def test_of_two_drivers_that_find_no_checkpoint_one_begins_anew() -> None:
@@ -86,7 +92,7 @@ def test_readers_of_whole_batches_see_them_whole_where_old_ones_are_merged_at_on
 
 def test_a_batch_that_a_restored_checkpoint_plans_anew_is_refused() -> None:
     """The law is in the run: whoever takes it for the decided one breaks it."""
-    outcome = run(239)
+    outcome = run(223)
 
     assert outcome.failure is None
     assert outcome.world.counts["batches planned anew"] > 0
@@ -149,6 +155,10 @@ def _with_a_decision_without_a_look(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(looks, "find_unprepared", lambda *arguments: {})
 
 
+def _with_partitions_that_nobody_asks(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(partition_checks, "find_changed", lambda *arguments: {})
+
+
 def _with_a_fence_that_spares_nothing(patch: pytest.MonkeyPatch) -> None:
     def fence(self: KafkaAttempt, transactional_ids: Sequence[str]) -> None:
         self._brokers.fence(transactional_ids, self._target.timeout_ms)
@@ -185,6 +195,7 @@ PLANTS = named(
     _with_one_lease_for_all_runs,
     _with_a_recovery_that_finishes_nothing,
     _with_a_decision_without_a_look,
+    _with_partitions_that_nobody_asks,
     _with_a_fence_that_spares_nothing,
     _with_producers_that_are_kept_at_version_1,
 )

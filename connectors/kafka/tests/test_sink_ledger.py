@@ -27,7 +27,7 @@ from oncelog.types import Outcome, TopicIdPartition
 from oncelog.znodes import copying
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.walking import walk
-from oncelog_kafka import extents, ledger
+from oncelog_kafka import extents, ledger, repair
 from oncelog_kafka.errors import RewriteMismatchError
 from oncelog_kafka.extents import Extent
 from oncelog_kafka.kafka_rounds import MAX_PARTICIPANTS, KafkaRound
@@ -279,6 +279,19 @@ def test_what_an_operator_gave_up_is_not_replaced_any_more(store: ZnodeStore) ->
     with pytest.raises(RoundAbortedError):
         asked.replace_lost(number, lease, [participant(0), participant(2)])
     assert record(store, number) == before
+
+
+def test_what_an_operator_gave_up_does_not_count_as_committed(store: ZnodeStore) -> None:
+    asked = Ledger(store, request())
+    opened = begin(store, request(), 1)
+    asked.decide(opened, [participant(0), participant(1), participant(2)])
+
+    ledger.complete(store, request().prefix, opened.number, [participant(1).transactional_id])
+
+    found = record(store, opened.number)
+    assert found.is_complete
+    assert [one.partition for one in found.lost] == [1]
+    assert [one.partition for one in repair._recorded(store).complete] == [0, 2]
 
 
 def test_the_age_of_a_decision_counts_from_its_round_whatever_is_recorded_of_it_later(tmp_path: Path) -> None:

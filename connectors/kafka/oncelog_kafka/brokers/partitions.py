@@ -162,7 +162,8 @@ def as_kafka_writes(topic_id: str | None) -> str:
     return urlsafe_b64encode(UUID(topic_id).bytes).decode().rstrip("=") if topic_id else ""
 
 
-def _uuid(topic_id: str) -> UUID:
+def uuid_of(topic_id: str) -> UUID:
+    """A topic's id as Kafka's own tools write it, in the type of the protocol."""
     return UUID(bytes=urlsafe_b64decode(topic_id + "=="))
 
 
@@ -184,7 +185,7 @@ def fetch_request(topic: str, topic_id: str, offset: int, partition: int = PARTI
         isolation_level=0,
         session_id=0,
         session_epoch=-1,
-        topics=[of_topic(topic=topic, topic_id=_uuid(topic_id), partitions=[wanted])],
+        topics=[of_topic(topic=topic, topic_id=uuid_of(topic_id), partitions=[wanted])],
         forgotten_topics_data=[],
         rack_id="",
     )
@@ -200,5 +201,5 @@ def _produce_request(topic: str, topic_id: str, body: bytes) -> Any:
         transactional_id=None,
         acks=_ALL_IN_SYNC,
         timeout_ms=_PRODUCE_MS,
-        topic_data=[of_topic(name=topic, topic_id=_uuid(topic_id), partition_data=[partition])],
+        topic_data=[of_topic(name=topic, topic_id=uuid_of(topic_id), partition_data=[partition])],
     )

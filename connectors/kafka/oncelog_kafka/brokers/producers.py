@@ -96,7 +96,7 @@ class KafkaProducers:
         for leader, led in by_leader.items():
             for start in range(0, len(led), ASKED_AT_ONCE):
                 some = led[start : start + ASKED_AT_ONCE]
-                answer = answer_to(self._client, _describe_request(some), leader)
+                answer = answer_to(self._client, describe_request(some), leader)
                 if isinstance(answer, str):
                     not_asked += [NotAsked(*one, answer) for one in some]
                     continue
@@ -225,7 +225,8 @@ class KafkaProducers:
 # Wire -----------------------------------------------------------------------------------------------------------------
 
 
-def _describe_request(partitions: Iterable[tuple[str, int]]) -> Any:
+def describe_request(partitions: Iterable[tuple[str, int]]) -> Any:
+    """What the leader of these partitions knows about their producers."""
     topics: dict[str, list[int]] = {}
     for topic, number in partitions:
         topics.setdefault(topic, []).append(number)

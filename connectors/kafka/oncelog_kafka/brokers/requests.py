@@ -17,10 +17,12 @@ with extras("kafka", part="oncelog_kafka"):
 
 from oncelog_kafka import end_txn
 from oncelog_kafka.brokers.client import IN_FLIGHT, connected, name_of, named_errors, passing_name, sent
+from oncelog_kafka.brokers.leaders import Leaders
 from oncelog_kafka.errors import BrokerUnavailableError
+from oncelog_kafka.extents import Extents
 from oncelog_kafka.participants import Listed, Participant, ProducerIdAndEpoch, Transaction
 from oncelog_kafka.patience import refusal
-from oncelog_kafka.ports import Answer, CommittedOffset, Ended, Offsets, Unstable
+from oncelog_kafka.ports import Answer, CommittedOffset, Ended, Offsets, PartitionStates, Unstable
 
 _NO_PRODUCER = -1
 _NEVER_COMMITTED = -1
@@ -31,6 +33,7 @@ class KafkaRequests:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._client = connected(settings)
+        self._leaders = Leaders(self._client)
 
     def close(self) -> None:
         """Close the connections."""
@@ -62,6 +65,9 @@ class KafkaRequests:
             if isinstance(answer, str) and answer in end_txn.PASSING:
                 self._forget_coordinator(name)
         return [found[name] for name in transactional_ids]
+
+    def states(self, rows: Extents, others: Sequence[tuple[str, int]]) -> PartitionStates:
+        return self._leaders.states(rows, others)
 
     def list_ids(self, states: Sequence[str]) -> list[Listed]:
         with named_errors():

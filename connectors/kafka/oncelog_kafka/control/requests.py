@@ -9,9 +9,10 @@ from oncelog_kafka import end_txn
 from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.control.process import process_of
 from oncelog_kafka.errors import BrokerUnavailableError
+from oncelog_kafka.extents import Extents
 from oncelog_kafka.participants import Listed, Participant, ProducerIdAndEpoch, Transaction
 from oncelog_kafka.patience import refusal
-from oncelog_kafka.ports import Answer, CommittedOffset, Ended, Offsets, Unstable
+from oncelog_kafka.ports import Answer, CommittedOffset, Ended, Offsets, PartitionState, PartitionStates, Unstable
 
 _NEVER_COMMITTED = -1
 
@@ -38,6 +39,16 @@ class ControlRequests:
     def describe(self, transactional_ids: Sequence[str]) -> list[Transaction | Answer]:
         answers = self._ask_each(len(transactional_ids), "describe", ids=list(transactional_ids))
         return [_transaction(name, one) for name, one in zip(transactional_ids, answers, strict=True)]
+
+    def states(self, rows: Extents, others: Sequence[tuple[str, int]]) -> PartitionStates:
+        ends = {(one.topic, one.partition): (one.topic_id, extent.last + 1) for one, extent in rows.items()}
+        wanted = {**dict.fromkeys(others, (None, 0)), **ends}
+        partitions = [
+            {"topic": topic, "partition": number, "topicId": topic_id, "end": end}
+            for (topic, number), (topic_id, end) in wanted.items()
+        ]
+        answers = self._ask_each(len(wanted), "states", partitions=partitions)
+        return {one: _state(said) for one, said in zip(wanted, answers, strict=True)}
 
     def list_ids(self, states: Sequence[str]) -> list[Listed]:
         return [(name, state) for name, state in self._process.ask("list", states=list(states))]
@@ -103,6 +114,13 @@ def _transaction(name: str, answer: Any) -> Transaction | Answer:
         started_ms=answer["startedMs"],
         partitions=tuple(sorted(answer["partitions"])),
     )
+
+
+def _state(answer: Any) -> PartitionState | Answer:
+    if isinstance(answer, str):
+        return answer
+    opened = {ProducerIdAndEpoch(producer_id, epoch): start for producer_id, epoch, start in answer["opened"]}
+    return PartitionState(opened, answer["logStart"])
 
 
 def _by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from oncelog_kafka.participants import Listed, Transaction
-from oncelog_kafka.ports import CommittedOffset, Offsets, Unstable
+from oncelog_kafka.ports import CommittedOffset, Offsets, PartitionState, PartitionStates, Unstable
 from oncelog_kafka.testing import transactions
 from oncelog_kafka.testing.logs import OLD_EPOCH, PartitionLog
 from oncelog_kafka.testing.transactions import (
@@ -197,7 +197,7 @@ class Cluster:
         if partition is None:
             self.ids[name] = self._at(due_ms).complete(known)
             return
-        log = self.groups if partition == GROUPS else self.logs[partition]
+        log = self._log(partition)
         log.mark(known.producer_id, known.epoch, due_ms, is_commit=known.state is State.PREPARE_COMMIT)
         self.ids[name] = transactions.without_partition(known, partition)
         if is_completing(self.ids[name]):
@@ -331,6 +331,27 @@ class Cluster:
             known.started_ms,
             tuple(sorted(f"{topic}-{number}" for topic, number in known.partitions)),
         )
+
+    def states(self, partitions: Iterable[TopicPartition]) -> PartitionStates:
+        """DescribeProducers. Simulated topics are never created again, and keep their records."""
+        self._moment()
+        return {one: PartitionState(self._log(one).opened()) for one in partitions}
+
+    def _log(self, partition: TopicPartition) -> PartitionLog[bytes] | PartitionLog[StagedOffset]:
+        return self.groups if partition == GROUPS else self.logs[partition]
+
+    def abort_in_partition(self, partition: TopicPartition, producer_id: int) -> bool:
+        """WriteTxnMarkers as Kafka's tool sends it: the abort of an open transaction, in this partition alone.
+
+        Returns:
+            Whether the transaction was open there.
+        """
+        now_ms, log = self._moment(), self._log(partition)
+        epoch = next((one.epoch for one in log.opened() if one.producer_id == producer_id), None)
+        if epoch is None:
+            return False
+        log.mark(producer_id, epoch, now_ms, is_commit=False)
+        return True
 
     def list_ids(self, states: Sequence[str]) -> list[Listed] | str:
         """ListTransactions at every broker; the ids of a part without a coordinator are missing."""

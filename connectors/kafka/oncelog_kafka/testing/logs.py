@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
+from oncelog_kafka.participants import ProducerIdAndEpoch
 from oncelog_kafka.testing.transactions import NONE, Identity
 
 V = TypeVar("V")
@@ -140,6 +141,14 @@ class PartitionLog(Generic[V]):
             if entry.producer_id == producer_id and entry.value in values
         ]
         return found[0], found[-1]
+
+    def opened(self) -> dict[ProducerIdAndEpoch, int]:
+        """Where the transactions begin that are open here, by producer."""
+        return {
+            ProducerIdAndEpoch(producer_id, known.epoch): known.open_from
+            for producer_id, known in self.producers.items()
+            if known.open_from is not None
+        }
 
     @property
     def stable_end(self) -> int:

@@ -7,8 +7,9 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from oncelog_kafka.errors import BrokerUnavailableError
+from oncelog_kafka.extents import Extents
 from oncelog_kafka.participants import Listed, Participant, ProducerIdAndEpoch, Transaction
-from oncelog_kafka.ports import Answer, Ended, Offsets
+from oncelog_kafka.ports import Answer, Ended, Offsets, PartitionStates
 from oncelog_kafka.testing.brokers import Cluster
 from oncelog_kafka.testing.transactions import Identity, TopicPartition
 
@@ -61,6 +62,11 @@ class SimulatedRequests:
 
     def describe(self, transactional_ids: Sequence[str]) -> list[Transaction | Answer]:
         return [self._read(f"describe {name}", partial(self._cluster.describe, name)) for name in transactional_ids]
+
+    def states(self, rows: Extents, others: Sequence[TopicPartition]) -> PartitionStates:
+        wanted = sorted({(one.topic, one.partition) for one in rows} | set(others))
+        said = self._read("describe producers", partial(self._cluster.states, wanted))
+        return dict.fromkeys(wanted, said) if isinstance(said, str) else said
 
     def list_ids(self, states: Sequence[str]) -> list[Listed]:
         return _unnamed(self._read("list transactions", partial(self._cluster.list_ids, states)))

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from random import Random
 
 from oncelog.ports import ZnodeReader
 from oncelog.protocol.batch_ledger import QueryLedger
@@ -14,12 +15,13 @@ from oncelog.testing.simulation.processes import Process
 from oncelog.testing.simulation.world import NETWORK, STARTED_MS, World
 from oncelog_kafka.kafka_rounds import KafkaRound
 from oncelog_kafka.ledger import KAFKA_LEDGERS
-from oncelog_kafka.participants import ONGOING, Transaction
+from oncelog_kafka.participants import ONGOING, ProducerIdAndEpoch, Transaction
 from oncelog_kafka.patience import PatientBrokers
+from oncelog_kafka.ports import PartitionState, PartitionStates
 from oncelog_kafka.testing.brokers import Cluster, Settings
 from oncelog_kafka.testing.lines import ProcessLine
 from oncelog_kafka.testing.requests import SimulatedRequests
-from oncelog_kafka.testing.transactions import NONE, Identity, Known, State
+from oncelog_kafka.testing.transactions import NONE, Identity, Known, State, TopicPartition
 
 PREFIX, TASK = "query", "task"
 """The prefix of the transactional ids, and of the names of tasks' processes."""
@@ -56,12 +58,14 @@ class GuardedCluster(Cluster):
     Attributes:
         looks: the last answer about each open transaction.
         committed: whose transactions were committed.
+        checked: whose transactions somebody has looked for in their partitions.
     """
 
     def __init__(self, world: World, settings: Settings, *, marker_delay_ms: Callable[[], int]) -> None:
         super().__init__(lambda: STARTED_MS + world.scheduler.now_ms, settings, marker_delay_ms=marker_delay_ms)
         self.looks: dict[Identity, Look] = {}
         self.committed: set[Identity] = set()
+        self.checked: set[ProducerIdAndEpoch] = set()
         self._world = world
         self._past: deque[tuple[int, dict[str, Known]]] = deque(maxlen=STATES_KEPT)
         self._shows_past = False
@@ -101,6 +105,30 @@ class GuardedCluster(Cluster):
             who = Identity(transactional_id, found.producer_id, found.epoch)
             self.looks[who] = Look(now_ms, found.started_ms + found.timeout_ms - now_ms)
         return found
+
+    def states(self, partitions: Iterable[TopicPartition]) -> PartitionStates:
+        """See `Cluster`."""
+        found = super().states(partitions)
+        opened = (one.opened for one in found.values() if isinstance(one, PartitionState))
+        self.checked |= {producer for producers in opened for producer in producers}
+        return found
+
+    def abort_unchecked(self, chance: Random) -> bool:
+        """Abort one transaction in one partition, if there is one that no driver has looked for in its partitions.
+
+        An abort that comes later may be noticed by nobody, which is the sink's documented limit.
+        """
+        self.pass_time()
+        open_here = [
+            (partition, known)
+            for known in self.ids.values()
+            if known.state is State.ONGOING and (known.producer_id, known.epoch) not in self.checked
+            for partition in sorted(known.partitions)
+        ]
+        if not open_here:
+            return False
+        partition, known = chance.choice(open_here)
+        return self.abort_in_partition(partition, known.producer_id)
 
     @contextmanager
     def lagging(self) -> Iterator[None]:

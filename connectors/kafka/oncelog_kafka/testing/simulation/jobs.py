@@ -12,7 +12,7 @@ from oncelog.errors import AbortableError, OncelogError
 from oncelog.testing.simulation.clients import value_of
 from oncelog.testing.simulation.processes import Process
 from oncelog.testing.simulation.world import World
-from oncelog_kafka.extents import Extents, merged
+from oncelog_kafka.extents import Extents
 from oncelog_kafka.jobs import Written
 from oncelog_kafka.participants import Participant, ParticipantId
 from oncelog_kafka.ports import CommittedOffset
@@ -117,7 +117,8 @@ class SimulatedJob:
             if self._finish(tasks, may_give_up=not stage and not self._is_calm):
                 winners = [task.winners[0] for task in tasks]
                 attempts, participants, written = zip(*winners, strict=True) if winners else ((), (), ())
-                return Written(participants, bool(stage) or any(attempts), merged(written))
+                extents_of = {one.transactional_id: some for one, some in zip(participants, written, strict=True)}
+                return Written(participants, bool(stage) or any(attempts), extents_of)
             self.world.counts["stages tried again"] += 1
             stage += 1
 

@@ -93,6 +93,7 @@ def _play(world: World, faults: RandomFaults, seed: int, *, is_stepwise: bool) -
     world.faults = faults
     query.start()
     _disturb(world, query, watcher)
+    _abort_in_partitions(world, query, Random(f"partitions of {seed}"))
     for _ in range(WHOLE_LOOKS):
         world.scheduler.start(whole.look, int(LASTS_MS ** readers.random()))
     world.scheduler.run()
@@ -131,6 +132,16 @@ def _query(world: World, executors: Random, *, is_stepwise: bool) -> SinkQuery:
         is_stepwise=is_stepwise,
     )
     return SinkQuery(world, place, chance.randint(2, 4), more, traits, executors=executors)
+
+
+def _abort_in_partitions(world: World, query: SinkQuery, chance: Random) -> None:
+    """In some runs, an operator uses Kafka's own tool to abort transactions, each in a single partition."""
+
+    def abort() -> None:
+        world.counts["transactions aborted in one partition"] += query.place.cluster.abort_unchecked(chance)
+
+    for _ in range(chance.choice((0, 0, 20))):
+        world.scheduler.start(abort, chance.randrange(5_000))
 
 
 def _disturb(world: World, query: SinkQuery, watcher: Watcher) -> None:

@@ -45,10 +45,12 @@ final class Requests {
 
   private final Wire wire;
   private final Partitions partitions;
+  private final Leaders leaders;
 
   Requests(Wire wire) {
     this.wire = wire;
     partitions = new Partitions(wire);
+    leaders = new Leaders(wire);
   }
 
   /** Answers one request. Only control/ sends them. */
@@ -58,6 +60,7 @@ final class Requests {
       case "end" -> end(request.get("participants"));
       case "init" -> init(texts(request.get("ids")), request.get("timeoutMs").asInt());
       case "describe" -> describe(texts(request.get("ids")));
+      case "states" -> leaders.states(request.get("partitions"));
       case "list" -> list(texts(request.get("states")));
       case "offsets" -> offsets(request.get("groups"));
       case "partitions" -> partitions(request.get("topic").asText());
