@@ -52,14 +52,17 @@ final class Cluster implements AutoCloseable {
   record Topic(String name, String id, int partitions) {}
 
   private final SourceOptions options;
+  private final LedgerTopics ledgerTopics;
   private Admin admin;
   private boolean wasAnswered;
+  private Set<String> leftOut = Set.of();
 
   Cluster(SourceOptions options) {
     this.options = options;
+    ledgerTopics = new LedgerTopics(options);
   }
 
-  /** The topics of the subscription, by name; for a list of partitions, their topics. */
+  /** The topics of the subscription, by name; for a list of partitions, their topics. A pattern leaves out ledgers. */
   SortedMap<String, Topic> topics() {
     return ask(
         "the topics cannot be looked up",
@@ -70,8 +73,17 @@ final class Cluster implements AutoCloseable {
             describe(entry.getKey(), entry.getValue())
                 .ifPresent(topic -> found.put(topic.name(), topic));
           }
+          if (options.subscription instanceof Subscription.Matching) {
+            leftOut = ledgerTopics.among(found, admin());
+            found.keySet().removeAll(leftOut);
+          }
           return found;
         });
+  }
+
+  /** Those among {@code partitions} whose topics the last look did not leave out. */
+  Set<TopicPartition> withoutLedgers(Set<TopicPartition> partitions) {
+    return partitions.stream().filter(one -> !leftOut.contains(one.topic())).collect(Collectors.toSet());
   }
 
   /** The partitions of {@code topics} that the subscription reads. */

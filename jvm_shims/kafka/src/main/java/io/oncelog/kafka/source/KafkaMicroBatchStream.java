@@ -105,7 +105,8 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
   @Override
   public Offset latestOffset(Offset start, ReadLimit limit) {
     KafkaOffset known = KafkaOffset.of(start);
-    watch.look(cluster.topics(), known.partitions().keySet(), known.positions().keySet());
+    SortedMap<String, Cluster.Topic> topics = cluster.topics();
+    watch.look(topics, cluster.withoutLedgers(known.partitions().keySet()), known.positions().keySet());
     watch.checkSame(known);
     latest = frozen == null ? readable(known) : leftOf(frozen);
     Map<TopicPartition, Long> from = startsOf(watch.starts(known), latest.keySet());
@@ -234,7 +235,7 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
     topics.putAll(cluster.topics());
     Set<TopicPartition> known = new HashSet<>(from.positions().keySet());
     known.addAll(to.positions().keySet());
-    watch.look(topics, to.partitions().keySet(), known);
+    watch.look(topics, cluster.withoutLedgers(to.partitions().keySet()), known);
     watch.checkSame(to);
   }
 

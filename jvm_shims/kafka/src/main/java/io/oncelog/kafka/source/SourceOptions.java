@@ -41,6 +41,7 @@ final class SourceOptions {
   final OptionalLong maxOffsetsPerTrigger;
   final OptionalLong minOffsetsPerTrigger;
   final long maxTriggerDelayMs;
+  final Optional<String> ledgerTopic;
   final Optional<String> groupId;
   final int fetchOffsetRetries;
   final long fetchOffsetRetryIntervalMs;
@@ -61,6 +62,7 @@ final class SourceOptions {
     maxOffsetsPerTrigger = values.positive(Option.MAX_OFFSETS_PER_TRIGGER);
     minOffsetsPerTrigger = values.positive(Option.MIN_OFFSETS_PER_TRIGGER);
     maxTriggerDelayMs = values.durationMs(Option.MAX_TRIGGER_DELAY);
+    ledgerTopic = values.text(Option.LEDGER_TOPIC);
     groupId = values.text(Option.GROUP_ID);
     fetchOffsetRetries = values.count(Option.FETCH_OFFSET_RETRIES).orElseThrow();
     fetchOffsetRetryIntervalMs = values.notNegative(Option.FETCH_OFFSET_RETRY_INTERVAL_MS).orElseThrow();
