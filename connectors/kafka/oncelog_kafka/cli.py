@@ -12,13 +12,13 @@ import click
 
 from oncelog import metadata
 from oncelog.cli.meta import show_copied
-from oncelog.cli.output import duration, printable, progress, show, show_fields, show_json, show_table
+from oncelog.cli.output import duration, plural, printable, progress, show, show_fields, show_json, show_table
 from oncelog.cli.shell import Settings
 from oncelog.folders import absolute
 from oncelog.ports import ZnodeStore
 from oncelog.znodes import copying
 from oncelog.znodes.schemes import Place
-from oncelog_kafka import cluster_options, inspection, ledger_store
+from oncelog_kafka import batch_writes, cluster_options, inspection, ledger_store
 from oncelog_kafka.checkpoint_cli import checkpoint
 from oncelog_kafka.cluster_options import ClusterGroup, cluster, driver, named_ledger_topic
 from oncelog_kafka.exporter_cli import exporter
@@ -100,6 +100,7 @@ def abort(settings: Settings, prefix: str | None, transactional_id: str | None) 
     if prefix is not None and transactional_id is None:
         with cluster_options.ledger(settings) as store, cluster() as brokers:
             aborted = inspection.abort_open(brokers, store, prefix)
+            batch_writes.forget_aborted(store, prefix)
     elif transactional_id is not None and prefix is None:
         with cluster() as brokers:
             was_open = inspection.abort_of_other_program(brokers, transactional_id)
@@ -132,10 +133,13 @@ def list_prefixes(settings: Settings) -> None:
     """List the prefixes of all sinks that keep their ledger here."""
     with cluster_options.ledger(settings) as store:
         found = KAFKA_LEDGERS.prefixes(store)
+        foreign = ledger_store.foreign_records(store)
     if settings.as_json:
-        show_json({"prefixes": found})
-    else:
-        show_table(("prefix",), [(name,) for name in found], empty="no sink has its ledger here")
+        show_json({"prefixes": found, "foreign_records": foreign})
+        return
+    show_table(("prefix",), [(name,) for name in found], empty="no sink has its ledger here")
+    if foreign:
+        show(f"the topic also has {plural(foreign, 'record')} of other programs, which are left out")
 
 
 @batch.command("show", example=f"{_NAMED}oncelog kafka batch show delayed")

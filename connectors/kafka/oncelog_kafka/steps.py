@@ -7,7 +7,8 @@ passed only in the requests and in the ledger. Each process keeps its connection
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
@@ -132,23 +133,40 @@ def _plan(asked: _Asked) -> Answer:
         batch_writes.finish_others(target.brokers, target.store, asked.options)
     if asked.request.get("lease") is not None:
         target.keep_lease(asked.batch.request.run_id, _lease(asked.request["lease"]))
-    planned = stepwise.plan(target, asked.batch)
+    with _forgotten_if_it_fails(asked):
+        planned = stepwise.plan(target, asked.batch)
     return asked.to_run(planned) if isinstance(planned, Planned) else asked.done(planned)
 
 
 def _complete(asked: _Asked) -> Answer:
     held = asked.held()
-    try:
-        written = outcomes.written(asked.request["outcomes"])
-    except OncelogError:
-        stepwise.abort(asked.target, asked.batch, held)
-        raise
-    return asked.done(stepwise.complete(asked.target, asked.batch, held, written, asked.job_ms()))
+    with _forgotten_if_it_fails(asked):
+        try:
+            written = outcomes.written(asked.request["outcomes"])
+        except OncelogError:
+            stepwise.abort(asked.target, asked.batch, held)
+            raise
+        report = stepwise.complete(asked.target, asked.batch, held, written, asked.job_ms())
+    return asked.done(report)
 
 
 def _abort(asked: _Asked) -> Answer:
     stepwise.abort(asked.target, asked.batch, asked.held())
+    if not asked.is_stream:
+        batch_writes.forget_aborted(asked.target.store, asked.batch.request.prefix)
     return {}
+
+
+@contextmanager
+def _forgotten_if_it_fails(asked: _Asked) -> Iterator[None]:
+    """Delete the ledger of a batch write that fails before its decision; it is never replayed."""
+    try:
+        yield
+    except OncelogError:
+        if not asked.is_stream:
+            with suppress(OncelogError):
+                batch_writes.forget_aborted(asked.target.store, asked.batch.request.prefix)
+        raise
 
 
 def _lease(found: Mapping[str, Any]) -> Lease:
@@ -165,7 +183,7 @@ _targets: dict[tuple[int, str], KafkaTarget] = {}
 def _target(given: Mapping[str, str], options: SinkOptions) -> KafkaTarget:
     """The target for these options, kept per process, because opening one sends requests to the brokers."""
     key = (os.getpid(), repr(sorted(given.items())))
-    if key not in _targets:
+    if key not in _targets or not connections.is_usable(_targets[key].store):
         store = connections.open_store(options)
         _targets[key] = KafkaTarget(store, connections.open_brokers(options.admin), options)
     return _targets[key]

@@ -204,7 +204,39 @@ def test_a_batch_write_that_fails_shows_nothing_and_says_why_in_one_sentence(wor
         writer.option("kafka.max.block.ms", "1000").save()
     assert "\tat " not in str(error.value).split("JVM stacktrace")[0]
     assert world.values() == []
+    assert world.prefixes() == [], "it is never replayed, and its ledger would be undecided for ever"
     _check_nothing_is_open(world)
+
+
+@pytest.mark.parametrize("value", ["assert_true(id < 0)", "raise_error('bad row')"])
+def test_a_batch_write_whose_plan_fails_leaves_no_ledger(world: World, value: str) -> None:
+    df = world.spark.range(10).selectExpr(f"cast({value} as string) as value").repartition(2)
+    given = options(world.broker, world.folder, world.topic, transactionalIdPrefix=world.prefix)
+
+    with pytest.raises(Exception, match=r"bad row|is not true"):
+        df.write.format("oncelog-kafka").options(**given).save()
+    assert world.prefixes() == []
+    _check_nothing_is_open(world)
+
+
+@pytest.mark.parametrize("is_old", [True, False])
+def test_a_batch_write_that_was_killed_before_its_decision_is_aborted_by_one_a_day_later(
+    world: World, is_old: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = options(world.broker, world.folder, world.topic, transactionalIdPrefix=world.prefix)
+    store, brokers = open_metadata(given["znodes"]), Brokers({"bootstrap_servers": world.broker.address})
+    target = KafkaTarget(store, brokers, parse(given))
+    request = batch_writes.request_of(target.options, "killed")
+    with at(CrashPoint.SINK_PLANNED, stop), pytest.raises(StoppedOnPurposeError):
+        BatchDriver(target).run(Batch(request, SparkJob(world.spark.range(5).selectExpr("cast('x' as binary) value"))))
+    assert KAFKA_LEDGERS.prefixes(store) == [request.prefix]
+
+    if is_old:
+        monkeypatch.setattr(batch_writes, "ABANDONED_MS", -1)
+    batch_writes.finish_others(brokers, store, target.options)
+    assert KAFKA_LEDGERS.prefixes(store) == ([] if is_old else [request.prefix]), "a write may take hours to begin"
+    brokers.close()
+    store.close()
 
 
 def test_a_batch_write_that_died_behind_its_decision_is_finished_by_the_next_one(world: World) -> None:

@@ -266,7 +266,7 @@ def test_a_prefix_without_a_ledger_is_an_error_that_names_those_there_are(world:
 
     assert done.exit_code == 2
     assert world.prefix in done.stderr
-    assert world.json("batch", "list") == {"prefixes": [world.prefix]}
+    assert world.json("batch", "list") == {"prefixes": [world.prefix], "foreign_records": 0}
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_ledgers_are_copied_into_the_cluster_where_commands_and_queries_find_the
     found = run_in(world, *topic, "ledger", "copy", "--from", world.place)
     assert found["copied"]["to"] == f"ledgerTopic={world.topic}.ledger"
 
-    assert run_in(world, *topic, "batch", "list") == {"prefixes": [world.prefix]}
+    assert run_in(world, *topic, "batch", "list") == {"prefixes": [world.prefix], "foreign_records": 0}
     shown = run_in(world, *topic, "batch", "show", world.prefix)["batch"]
     assert (shown["round"], shown["state"]) == (decided.number, "decided")
     options = {"kafka.bootstrap.servers": world.broker.address, "ledgerTopic": topic[1], "topic": world.topic}
@@ -307,7 +307,10 @@ def test_ledgers_are_copied_into_the_cluster_where_commands_and_queries_find_the
     assert (
         run_in(world, *topic, "ledger", "copy", "--to", back)["copied"]["to"] == f"znodes=sqlite:{back}/znodes.sqlite"
     )
-    assert json.loads(ask("--znodes", back, "kafka", "batch", "list", "--json").stdout) == {"prefixes": [world.prefix]}
+    assert json.loads(ask("--znodes", back, "kafka", "batch", "list", "--json").stdout) == {
+        "prefixes": [world.prefix],
+        "foreign_records": 0,
+    }
 
 
 def run_in(world: World, *words: str) -> Any:
