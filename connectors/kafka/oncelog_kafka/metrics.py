@@ -19,6 +19,7 @@ from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.brokers.overview import KafkaOverview
 from oncelog_kafka.inspection import HANGING_BEYOND_MS
 from oncelog_kafka.ledger import KAFKA_LEDGERS
+from oncelog_kafka.ledger_store import foreign_records
 from oncelog_kafka.left_open import PARTITIONS, LeftOpen
 from oncelog_kafka.participants import ONGOING, Listed, ParticipantId, Transaction, of_prefix
 
@@ -49,6 +50,11 @@ UNDECIDED_AGE = gauge(
     "topic",
     alert="OncelogKafkaReadersStandStill",
 )
+FOREIGN = gauge(
+    "oncelog_kafka_ledger_foreign_records",
+    "Records of other programs in the ledger's topic, which are left out, as far as the exporter has read the topic; "
+    "0 if the ledger is not in a topic",
+)
 SINK_OPEN = gauge("oncelog_kafka_sink_open_transactions", "Open transactions of the sink with this prefix", "prefix")
 TIME_LEFT = gauge(
     "oncelog_kafka_batch_time_left_seconds",
@@ -76,7 +82,7 @@ GROUP_LAG_TO_END = gauge(
 
 CLUSTER: Final = (TRANSACTIONS, HANGING, OLDEST_OPEN, UNDECIDED_AGE)
 OFFSETS: Final = (STABLE_END, LOG_END, GROUP_LAG, GROUP_LAG_TO_END)
-SINKS: Final = (SINK_OPEN, TIME_LEFT)
+SINKS: Final = (FOREIGN, SINK_OPEN, TIME_LEFT)
 KAFKA: Final = (*CLUSTER, *PARTITIONS, *SINKS, *OFFSETS)
 
 
@@ -180,6 +186,7 @@ class KafkaSource:
         if self._store is not None:
             with self._store.snapshot() as reader:
                 read_ledgers(reader, reading, now_ms)
+            reading.put(FOREIGN, foreign_records(self._store))
             read_sinks(reading, self._store, listed, still_open, now_ms)
         if self._watched is not None:
             read_offsets(reading, self._watched)

@@ -35,6 +35,9 @@ _ID = re.compile(
 """Brokers also list the ids of other programs, with characters that are no ASCII digits, or with too many digits."""
 
 
+_TOKEN_GROUP = re.compile("oncelog-.+-[0-9]+", re.DOTALL)
+
+
 @dataclass(frozen=True, slots=True)
 class ParticipantId:
     """The parts of a participant's transactional id."""
@@ -67,6 +70,11 @@ def token_group(prefix: str, partition: int) -> str:
 def token_group_prefix(prefix: str) -> str:
     """The common prefix of a sink's token groups."""
     return f"oncelog-{prefix}"
+
+
+def is_token_group(group: str) -> bool:
+    """Whether a consumer group has the name of one in which tokens are committed. Nobody reads with such a group."""
+    return _TOKEN_GROUP.fullmatch(group) is not None
 
 
 class ProducerIdAndEpoch(NamedTuple):

@@ -18,7 +18,8 @@ from oncelog.metrics.reading import Holder, Reading
 from oncelog_kafka.brokers.overview import Ends
 from oncelog_kafka.hanging import Hang
 from oncelog_kafka.metrics import CLUSTER, SINKS, KafkaSource
-from oncelog_kafka.participants import token_group_prefix
+from oncelog_kafka.options import DEFAULT_LEDGER_TOPIC
+from oncelog_kafka.participants import is_token_group
 from oncelog_kafka.repair import Search
 
 PARTITIONS_MOST: Final = 1_000
@@ -148,9 +149,8 @@ def read_offsets(reading: Reading, offsets: Offsets) -> None:
 
 
 def _committed(reading: Reading, offsets: Offsets) -> dict[str, dict[TopicPartition, int]]:
-    """The offsets of groups. Those in which a sink keeps its tokens are read by nobody."""
-    sinks = {token_group_prefix(prefix) for target, prefix in reading.queries if target == "kafka"}
-    known = offsets.groups or [one for one in offsets.overview.groups() if one.rpartition("-")[0] not in sinks]
+    """The offsets of groups. Those in which sinks commit their tokens are shown only if they are named."""
+    known = offsets.groups or [one for one in offsets.overview.groups() if not is_token_group(one)]
     chosen = sorted(known)[:GROUPS_MOST]
     if len(chosen) < len(known):
         _add_note(reading, "Groups", f"{len(known) - len(chosen)} more groups are not read: name some with --group.")
@@ -163,13 +163,18 @@ def _wanted(reading: Reading, topics: Collection[str], known: Iterable[TopicPart
     ranked = [
         (f"{topic}-{number}" not in held, topic, number)
         for topic, number in known
-        if f"{topic}-{number}" in held or (topic in topics if topics else not topic.startswith("__"))
+        if f"{topic}-{number}" in held or (topic in topics if topics else not is_internal(topic))
     ]
     chosen = sorted(ranked)[:PARTITIONS_MOST]
     if len(chosen) < len(ranked):
         more = len(ranked) - len(chosen)
         _add_note(reading, "Partitions", f"{more} more partitions are not read: name some topics with --topic.")
     return {(topic, number) for _, topic, number in chosen}
+
+
+def is_internal(topic: str) -> bool:
+    """Whether a topic is Kafka's own, or keeps ledgers under the default name."""
+    return topic.startswith("__") or topic == DEFAULT_LEDGER_TOPIC
 
 
 def _put_lag(

@@ -24,12 +24,14 @@ class Cluster:
 
     def __init__(self) -> None:
         self.all = {("t", 0): Ends(5, 9), ("t", 1): Ends(7, 7), ("u", 0): Ends(3, 3), ("__internal", 0): Ends(1, 1)}
+        self.all["oncelog-ledger", 0] = Ends(8, 8)
         self.leaderless: set[TopicPartition] = set()
         self.offsets: dict[str, dict[TopicPartition, int]] = {
             "a": {("t", 0): 2, ("t", 1): 7, ("deleted", 0): 1},
             "b": {("u", 0): 4},
             "none": {},
             "oncelog-copy-0": {("t", 0): 1},
+            "oncelog-batch-write.5f-12": {("t", 0): 0},  # of a batch write, whose ledger is gone
         }
         self.asked: list[TopicPartition] = []
 
@@ -105,6 +107,9 @@ def test_named_topics_and_groups_are_read_alone_beside_what_is_held(cluster: Clu
     assert cluster.asked == [("__internal", 0), ("u", 0)]
     assert lags(reading) == {"b": 0}
     assert reading.notes == {}
+    assert lags(read(cluster, groups=["oncelog-copy-0"])) == {"oncelog-copy-0": 4}
+    named = read(cluster, topics=["oncelog-ledger"])
+    assert ("oncelog-ledger", "0") in named.values[c.LAST_STABLE]
 
 
 def test_a_leader_that_does_not_say_who_holds_a_partition_is_named(cluster: Cluster) -> None:
