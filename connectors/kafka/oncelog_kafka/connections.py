@@ -10,6 +10,7 @@ from oncelog import metadata
 from oncelog.errors import InvalidOptionError, UsageError
 from oncelog.ports import ZnodeStore
 from oncelog.spark.kit.kept import KeptOpen
+from oncelog.znodes.replicated.store import ReplicatedZnodeStore
 from oncelog_kafka import ledger_store, ledger_topic
 from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.brokers import Brokers
@@ -46,7 +47,12 @@ def open_ledger_to_read(place: LedgerPlace) -> ZnodeStore:
 
 def _kept(place: LedgerPlace, *, create: bool) -> ZnodeStore:
     key = (create, place.znodes or f"{_told(place.admin)} {place.topic}")
-    return _stores.get(key, lambda: _opened(place, create=create))
+    return _stores.get(key, lambda: _opened(place, create=create), is_usable)
+
+
+def is_usable(store: ZnodeStore) -> bool:
+    """Whether a store that is open can still be used; one whose topic was deleted can only be opened anew."""
+    return not (isinstance(store, ReplicatedZnodeStore) and store.is_broken)
 
 
 def _opened(place: LedgerPlace, *, create: bool) -> ZnodeStore:

@@ -4,6 +4,7 @@ RetriableError
 └── BrokerUnavailableError      a broker cannot be reached, or cannot serve this request now
 FatalError
 ├── BrokerAccessError           the brokers refuse this client, or refuse what it asks for
+├── ForeignTopicError           a topic that was named for a ledger belongs to another program
 ├── KafkaInternalsError         the Kafka client is not the one that this connector knows
 ├── ParticipantLostError        the brokers aborted a part of a decided batch, or it cannot be known whether they did
 └── RewriteMismatchError        the replay of a decided batch does not contain the rows that were decided
@@ -20,6 +21,10 @@ class BrokerUnavailableError(RetriableError):
 
 class BrokerAccessError(FatalError):
     """The brokers refuse this client, or refuse what it asks for: check its credentials and ACLs."""
+
+
+class ForeignTopicError(FatalError):
+    """A topic that was named for a ledger has records, and none of oncelog's: name another topic."""
 
 
 class KafkaInternalsError(FatalError):

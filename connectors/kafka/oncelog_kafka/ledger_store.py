@@ -67,6 +67,11 @@ def open_ledger(
     return metadata.checked_store(found, topic, None, create=create)
 
 
+def foreign_records(store: ZnodeStore) -> int:
+    """How many records of other programs are in the topic of a store, as far as it was read; 0 for other stores."""
+    return store.foreign if isinstance(store, ReplicatedZnodeStore) else 0
+
+
 def opened(settings: Settings, topic: str, rights: Sequence[str] = ledger_topic.RIGHTS) -> PartitionLog:
     """The command log in a topic that exists. Raises as `store`."""
     requests = requests_of(settings)
@@ -77,7 +82,7 @@ def opened(settings: Settings, topic: str, rights: Sequence[str] = ledger_topic.
     except BaseException:
         requests.close()
         raise
-    return PartitionLog(requests, topic, topic_id)
+    return PartitionLog(requests, topic, topic_id, is_read_only="WRITE" not in rights)
 
 
 class MissingTopicError(UsageError):

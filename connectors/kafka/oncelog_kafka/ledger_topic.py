@@ -8,6 +8,8 @@ from typing import Final
 from oncelog.errors import StoreAccessError
 from oncelog.ports import Clock
 from oncelog.znodes.clock import SYSTEM_CLOCK
+from oncelog.znodes.replicated.snapshot import PART_BYTES
+from oncelog_kafka.entries import first_records, foreign_topic
 from oncelog_kafka.errors import BrokerAccessError
 from oncelog_kafka.patience import patiently, refusal
 from oncelog_kafka.ports import LedgerTopic, PartitionRequests
@@ -19,6 +21,12 @@ NEEDED: Final[Mapping[str, str]] = {
     "retention.ms": "-1",
 }
 """Settings without which the log would lose entries, or lie about their age."""
+
+LEAST_MESSAGE_BYTES: Final = PART_BYTES + 10_000
+"""The least ``max.message.bytes`` of the topic: for a part of a snapshot, and for any step."""
+
+MESSAGE_BYTES: Final = 1_048_588
+"""The ``max.message.bytes`` of a topic that oncelog creates: Kafka's default, whatever the cluster's is."""
 
 REPLICAS: Final = 3
 """Of a topic that oncelog creates, if there are as many brokers."""
@@ -47,7 +55,8 @@ def id_of(
         rights: that this user needs.
 
     Raises:
-        StoreAccessError: with its settings it would lose entries.
+        StoreAccessError: with its settings it would lose entries, or take none.
+        ForeignTopicError: it belongs to another program.
         BrokerAccessError: this user lacks rights.
         BrokerUnavailableError: the brokers do not answer.
     """
@@ -55,16 +64,37 @@ def id_of(
     if found.answer == _ABSENT:
         return None
     _check_rights(found, topic, rights)
+    _check_settings(partitions, topic, is_written="WRITE" in rights)
+    return found.topic_id
+
+
+def _check_settings(partitions: PartitionRequests, topic: str, *, is_written: bool) -> None:
     settings = partitions.settings_of(topic)
-    wrong = {name: settings.get(name) for name, value in NEEDED.items() if settings.get(name) != value}
+    wrong = {name: value for name, value in NEEDED.items() if settings.get(name) != value}
     if wrong:
+        _refuse_other_data(partitions, topic)
         raise StoreAccessError(
             "the ledger's topic would lose entries with these settings; correct them with kafka-configs.sh",
             topic=topic,
-            found=wrong,
-            needed={name: NEEDED[name] for name in wrong},
+            found={name: settings.get(name) for name in wrong},
+            needed=wrong,
         )
-    return found.topic_id
+    most_bytes = int(settings.get("max.message.bytes", MESSAGE_BYTES))
+    if is_written and most_bytes < LEAST_MESSAGE_BYTES:
+        raise StoreAccessError(
+            "the ledger's topic takes no entries of the size that a ledger needs; raise max.message.bytes of the topic "
+            "with kafka-configs.sh",
+            topic=topic,
+            found=most_bytes,
+            needed=LEAST_MESSAGE_BYTES,
+        )
+
+
+def _refuse_other_data(partitions: PartitionRequests, topic: str) -> None:
+    """Refuse a topic with records of which none is a ledger's entry: its settings are right for what it is for."""
+    first = first_records(partitions, topic)
+    if first.foreign and not first.entries:
+        raise foreign_topic(topic)
 
 
 def create(partitions: PartitionRequests, topic: str, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -75,7 +105,7 @@ def create(partitions: PartitionRequests, topic: str, clock: Clock = SYSTEM_CLOC
         BrokerUnavailableError: the brokers do not answer.
     """
     replicas = REPLICAS if partitions.count_brokers() >= REPLICAS else 1
-    settings = {**NEEDED, **(SAFE if replicas == REPLICAS else {})}
+    settings = {**NEEDED, "max.message.bytes": str(MESSAGE_BYTES), **(SAFE if replicas == REPLICAS else {})}
     try:
         partitions.create(topic, replicas, settings)
     except BrokerAccessError as problem:

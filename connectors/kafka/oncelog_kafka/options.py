@@ -86,6 +86,11 @@ class SinkOptions(HistoryOptions):
     admin: Mapping[str, Any] | admin_settings.JavaClient = field(repr=False)
 
     @property
+    def ledger_topics(self) -> frozenset[str]:
+        """Topics of the cluster that keep ledgers, and hence no rows."""
+        return frozenset({DEFAULT_LEDGER_TOPIC} if self.znodes else {DEFAULT_LEDGER_TOPIC, self.ledger_topic})
+
+    @property
     def ledger_place(self) -> LedgerPlace:
         return LedgerPlace(self.znodes, self.ledger_topic, self.admin)
 
@@ -231,15 +236,27 @@ def parse(options: Mapping[str, object], use: Use = Use.FOREACH_BATCH) -> SinkOp
     given = Given(own, OPTIONS, use)
     given.only_one_of("znodes", "ledgerTopic")
     _check_producer(kafka)
-    return SinkOptions(
-        ledger_topic=given.value("ledgerTopic"),
-        transaction_timeout_ms=given.value("transactionTimeoutMs"),
-        on_timed_out=given.value("onTimedOutParticipant"),
-        participants=given.value("participants"),
-        producer={**PRODUCER_DEFAULTS, **kafka, "enable.idempotence": "true", "acks": "all"},
-        admin=admin_settings.derive(kafka, admin),
-        **history(given),
+    return _checked(
+        SinkOptions(
+            ledger_topic=given.value("ledgerTopic"),
+            transaction_timeout_ms=given.value("transactionTimeoutMs"),
+            on_timed_out=given.value("onTimedOutParticipant"),
+            participants=given.value("participants"),
+            producer={**PRODUCER_DEFAULTS, **kafka, "enable.idempotence": "true", "acks": "all"},
+            admin=admin_settings.derive(kafka, admin),
+            **history(given),
+        )
     )
+
+
+def _checked(options: SinkOptions) -> SinkOptions:
+    if options.topic in options.ledger_topics:
+        raise InvalidOptionError(
+            "the topic keeps the ledger of sinks, which rows would damage; write them to another topic",
+            option="topic",
+            value=options.topic,
+        )
+    return options
 
 
 def with_batch_size(producer: Mapping[str, str], partitions: int | None) -> Mapping[str, str]:

@@ -3,12 +3,9 @@
 An entry is a record. It is acknowledged once all replicas in sync have it, and its time is the broker's. A fetch that
 reaches the high watermark has every entry that was acknowledged before it was asked.
 
-Other programs can write to the topic, too: a copy of all topics of a cluster, or a producer with a wrong topic. Their
-*foreign records* are left out, so that they change nothing, and are counted. A record is foreign if a producer with an
-id wrote it (an idempotent or a transactional one), if a coordinator did (the marker of a transaction), or if it does
-not begin as an entry does (`command.is_entry`). Assumptions: oncelog appends entries only, with a producer that has no
-id, and a batch of records whose checksum holds is what its producer sent. Hence an entry is never left out. A batch
-with a foreign record whose checksum does not hold may be a damaged entry: the log is corrupt then.
+Other programs can write to the topic, too. Their *foreign records* (entries.py) are left out, so that they change
+nothing, and are counted. A batch of records with a foreign one whose checksum does not hold may be a damaged entry:
+the log is corrupt then.
 
 A topic with foreign records only is no command log. It is refused, because somebody named a topic of other data, or
 copied a command log with a producer that has an id.
@@ -21,11 +18,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, TypeVar
 
-from oncelog.errors import CorruptDataError, OncelogError, OutcomeUnknownError, StoreUnavailableError, UsageError
+from oncelog.errors import CorruptDataError, OncelogError, OutcomeUnknownError, StoreUnavailableError
 from oncelog.ports import Clock
 from oncelog.znodes.clock import SYSTEM_CLOCK
-from oncelog.znodes.replicated.command import is_entry
 from oncelog.znodes.replicated.port import BEGINNING, Entry, TrimmedError
+from oncelog_kafka.entries import entries_in, foreign_topic
 from oncelog_kafka.errors import BrokerUnavailableError
 from oncelog_kafka.patience import patiently, refusal
 from oncelog_kafka.ports import Appended, Fetched, PartitionRequests, RecordBatch
@@ -55,15 +52,26 @@ APPENDED_WITHIN_MS: Final = 15_000
 """How long an append is tried: what was checked before it, such as the age of a batch's transactions, must not be much
 older when it arrives. Whoever hears that its outcome is unknown checks again."""
 
+_ABSENT = "UNKNOWN_TOPIC_OR_PARTITION"
 _NOT_READ = "the command log could not be read"
 _NOT_TAKEN = "the command log takes no entry"
 _COMPACTED = f"{_NOT_TAKEN}, because others had its topic compacted: set cleanup.policy to delete with kafka-configs.sh"
+_TOO_LARGE = f"{_NOT_TAKEN}, because others lowered its topic's max.message.bytes: raise it with kafka-configs.sh"
+_CHANGED = {
+    "INVALID_RECORD": _COMPACTED,  # a compacted topic takes nothing without a key
+    "MESSAGE_SIZE_TOO_LARGE": _TOO_LARGE,  # kafka-python's name
+    "MESSAGE_TOO_LARGE": _TOO_LARGE,
+    "RECORD_LIST_TOO_LARGE": _TOO_LARGE,
+}
+"""What others did to the topic, by what the brokers answer to an append."""
+
+GONE_AFTER_MS: Final = 5_000
+"""How long a partition gives no answer before it is asked whether its topic was deleted."""
+
+GONE_FOR_MS: Final = 2_000
+"""How long the brokers must say that there is no such topic: one of them may not know all topics for a moment."""
 
 T = TypeVar("T")
-
-
-class ForeignTopicError(UsageError):
-    """A topic that was named for a ledger, and belongs to another program."""
 
 
 class PartitionLog:
@@ -73,11 +81,22 @@ class PartitionLog:
         requests: to the topic's cluster. The log closes them.
         topic: which exists, and keeps everything.
         topic_id: of this topic; another one of the same name is another log.
+        is_read_only: nobody appends with it. An append that is acknowledged proves that its leader leads; without one,
+            the leader is looked up for each read, so that a leader which was deposed is not believed for long.
         clock: by which the brokers are waited for.
     """
 
-    def __init__(self, requests: PartitionRequests, topic: str, topic_id: str, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        requests: PartitionRequests,
+        topic: str,
+        topic_id: str,
+        clock: Clock = SYSTEM_CLOCK,
+        *,
+        is_read_only: bool = False,
+    ) -> None:
         self._requests = requests
+        self._is_read_only = is_read_only
         self._topic = topic
         self._topic_id = topic_id
         self._clock = clock
@@ -96,6 +115,8 @@ class PartitionLog:
 
     def read(self, after: int) -> Sequence[Entry]:
         entries: list[Entry] = []
+        if self._is_read_only:
+            self._requests.forget_leader(self._topic)
         offset = self._next_offset(after)
         is_new, counted = after == BEGINNING, self._foreign
         while True:
@@ -132,8 +153,7 @@ class PartitionLog:
         if answer == "INCONSISTENT_TOPIC_ID":
             raise self._created_again()
         if isinstance(answer, str):
-            is_compacted = answer == "INVALID_RECORD"  # a compacted topic takes nothing without a key
-            refused = refusal(answer, _COMPACTED if is_compacted else _NOT_TAKEN, topic=self._topic)
+            refused = refusal(answer, _CHANGED.get(answer, _NOT_TAKEN), topic=self._topic)
             if sent > 1:
                 raise OutcomeUnknownError(
                     "the Kafka brokers refuse an entry of the command log that was sent before without an answer: "
@@ -159,11 +179,7 @@ class PartitionLog:
 
     def _entries(self, batch: RecordBatch) -> list[Entry]:
         """The entries in a batch. Other records are counted, each once."""
-        entries = [
-            Entry(one.offset, one.time_ms, one.value)
-            for one in batch.records
-            if one.value is not None and is_entry(one.value)
-        ]
+        entries = entries_in(batch)
         foreign = batch.count - len(entries)
         if foreign and not batch.is_intact():
             raise CorruptDataError(
@@ -177,13 +193,8 @@ class PartitionLog:
         return entries
 
     def _tell_of_foreign(self, count: int, *, has_entries: bool) -> None:
-        if count and not has_entries:
-            raise ForeignTopicError(
-                "the topic has records, and none of them is an entry of a ledger: it belongs to another program; name "
-                "a topic that does not exist yet",
-                topic=self._topic,
-                records=count,
-            )
+        if self._foreign and not has_entries:
+            raise foreign_topic(self._topic)
         if count:
             _log.warning(
                 "the topic %s of the ledger has records of another program, which are left out: %d more up to offset "
@@ -205,7 +216,19 @@ class PartitionLog:
         raise refusal(found, _NOT_READ, topic=self._topic)
 
     def _patiently(self, what: str, ask: Callable[[], T], within_ms: int | None = None) -> T:
-        return patiently(self._clock, what, ask, passes=_passes, within_ms=within_ms, topic=self._topic)
+        absence = _Absence(self._requests, self._topic, self._topic_id, self._clock)
+
+        def asked() -> T:
+            try:
+                answer = ask()
+            except BrokerUnavailableError:
+                absence.check()
+                raise
+            if _passes(answer):
+                absence.check()
+            return answer
+
+        return patiently(self._clock, what, asked, passes=_passes, within_ms=within_ms, topic=self._topic)
 
     @contextmanager
     def _unavailable(self) -> Iterator[None]:
@@ -238,6 +261,44 @@ class PartitionLog:
         return CorruptDataError(
             "the topic of the command log was deleted and created again", topic=self._topic, was=self._topic_id
         )
+
+
+class _Absence:
+    """Notices that a topic was deleted, while requests to it are repeated.
+
+    Args:
+        requests, topic, topic_id, clock: as of `PartitionLog`.
+    """
+
+    def __init__(self, requests: PartitionRequests, topic: str, topic_id: str, clock: Clock) -> None:
+        self._requests = requests
+        self._topic = topic
+        self._topic_id = topic_id
+        self._clock = clock
+        self._began_ms = clock.monotonic_ms()
+        self._absent_ms: int | None = None
+
+    def check(self) -> None:
+        """Called after each request without an answer.
+
+        Raises:
+            CorruptDataError: the topic was deleted.
+        """
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._began_ms < GONE_AFTER_MS:
+            return
+        if self._requests.describe(self._topic).answer != _ABSENT:
+            self._absent_ms = None
+        elif self._absent_ms is None:
+            self._absent_ms = now_ms
+        elif now_ms - self._absent_ms >= GONE_FOR_MS:
+            raise CorruptDataError(
+                "the topic of the command log was deleted, and with it the history of the queries that use it: restore "
+                "it, or give each query another transactionalIdPrefix, which begins a new history and may write a "
+                "query's last batch twice",
+                topic=self._topic,
+                was=self._topic_id,
+            )
 
 
 def _passes(answer: object) -> bool:

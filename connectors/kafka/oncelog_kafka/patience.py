@@ -141,6 +141,9 @@ class PatientBrokers:
     def partitions_of(self, topic: str) -> int | None:
         return self._patiently("a topic could not be described", lambda: self.requests.partitions_of(topic))
 
+    def keeps_ledger(self, topic: str) -> bool:
+        return self._patiently("a topic could not be read", lambda: self.requests.keeps_ledger(topic))
+
     def broker_setting(self, name: str) -> int | None:
         try:
             return self._patiently("a broker's settings could not be read", lambda: self.requests.broker_setting(name))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from oncelog.ports import Clock
 from oncelog_kafka.extents import Extents
@@ -17,6 +17,10 @@ from oncelog_kafka.participants import Listed, Participant, ProducerIdAndEpoch, 
 
 Answer = str
 """Kafka's name of an error code, ``NONE`` for success, ``NETWORK_EXCEPTION`` if there was no answer."""
+
+
+FETCH_BYTES: Final = 16 << 20
+"""How much one answer of a partition's leader brings at most."""
 
 
 class Ended(NamedTuple):
@@ -72,12 +76,16 @@ class LedgerTopic:
         answer: ``NONE``, or why they say nothing else, such as ``UNKNOWN_TOPIC_OR_PARTITION``.
         topic_id: of this topic, as Kafka writes ids; another one of the same name has another id.
         leader: of partition 0; -1 for none now.
+        leader_epoch: how often partition 0 has had a new leader; -1 if the brokers do not say.
+        partitions: how many it has.
         operations: that the user may do with the topic; empty if the brokers do not say.
     """
 
     answer: Answer
     topic_id: str
     leader: int
+    leader_epoch: int
+    partitions: int
     operations: frozenset[str]
 
 
@@ -184,6 +192,9 @@ class Brokers(Protocol):
     def partitions_of(self, topic: str) -> int | None:
         """How many partitions a topic has; None if there is no such topic."""
 
+    def keeps_ledger(self, topic: str) -> bool:
+        """Whether entries of a ledger are in a topic, as far as this client may read it."""
+
     def broker_setting(self, name: str) -> int | None:
         """The lowest value of a numeric setting over all brokers; None if this client may not read settings."""
 
@@ -220,6 +231,9 @@ class Requests(Protocol):
     def partitions_of(self, topic: str) -> int | None:
         """Metadata for a topic."""
 
+    def keeps_ledger(self, topic: str) -> bool:
+        """See `entries.keeps_ledger`."""
+
     def broker_setting(self, name: str) -> int | None:
         """DescribeConfigs for every broker."""
 
@@ -228,10 +242,17 @@ class Requests(Protocol):
 
 
 class PartitionRequests(Protocol):
-    """Partition 0 of topics, asked once. Raises as `Requests`."""
+    """Partition 0 of topics, asked once. Raises as `Requests`.
 
-    def fetch(self, topic: str, offset: int) -> Fetched | Answer:
-        """Fetch from its leader, without waiting for more than there is."""
+    Requests go to the leader that is known, with its epoch: a broker that was deposed since, or that was not elected
+    yet, refuses them.
+    """
+
+    def fetch(self, topic: str, offset: int, max_bytes: int = FETCH_BYTES) -> Fetched | Answer:
+        """Fetch from its leader, without waiting for more than there is; at least one batch."""
+
+    def forget_leader(self, topic: str) -> None:
+        """Look up the leader again for the next request. One that was deposed may not know it, and answer as before."""
 
     def produce(self, topic: str, topic_id: str, body: bytes) -> Appended | Answer:
         """Have its leader append a record, acknowledged by all replicas in sync.

@@ -41,6 +41,7 @@ from oncelog.limits import MAX_TRANSACTION_TIMEOUT_MS
 from oncelog.ports import ZnodeStore
 from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog_kafka.crash_points import KafkaCrashPoint
+from oncelog_kafka.data_topics import DataTopics
 from oncelog_kafka.errors import ParticipantLostError
 from oncelog_kafka.finishing import DecidedRound, finish
 from oncelog_kafka.group_check import check_group
@@ -85,6 +86,7 @@ class KafkaTarget:
     Attributes:
         timeout_ms: of the batches' transactions.
         producer: settings of the tasks' producers.
+        data_topics: that are known to keep no ledger.
     """
 
     ledgers = KAFKA_LEDGERS
@@ -100,6 +102,9 @@ class KafkaTarget:
         if options.topic is not None and partitions is None:
             raise UnknownTopicError("the sink's topic does not exist; create it first", topic=options.topic)
         self.producer = with_batch_size(options.producer, partitions)
+        self.data_topics = DataTopics(brokers)
+        if options.topic is not None:
+            self.data_topics.check(options.topic)
 
     def attempt(self, batch: Batch[Job]) -> KafkaAttempt:
         return KafkaAttempt(self, batch)
@@ -178,6 +183,7 @@ class KafkaAttempt:
         """Take what the tasks prepared."""
         self._written = written
         reach(KafkaCrashPoint.WRITTEN)
+        self._target.data_topics.check_written(written.extents)
         report.rows = sum(participant.rows for participant in self._written.participants)
         report.participants = len(self._written.participants)
 
@@ -389,6 +395,7 @@ class KafkaAttempt:
             "lease": lease,
             "producer": {**self._target.producer, "transaction.timeout.ms": str(self._target.timeout_ms)},
             "topic": self._options.topic,
+            "ledgerTopics": sorted(self._options.ledger_topics),
             "tokenGroupPrefix": token_group_prefix(request.prefix),
             "token": str(TokenText(request.query_id, request.batch_id, number, nonce)),
             "batchId": request.batch_id,

@@ -6,10 +6,11 @@ from contextlib import closing
 
 import pytest
 
-from oncelog.errors import UsageError
+from oncelog.errors import StoreAccessError
 from oncelog.ports import Create
 from oncelog_kafka import ledger_store
 from oncelog_kafka.admin_settings import JavaClient
+from oncelog_kafka.errors import ForeignTopicError
 from oncelog_kafka.ledger_store import Settings, open_ledger
 from oncelog_kafka.ports import Fetched
 from tests.support.servers.kafka import KafkaBroker, Transaction, fresh_name, require_shims, send
@@ -41,7 +42,7 @@ def test_a_ledger_is_read_and_written_between_records_of_any_producer(kafka: Kaf
         still_open = Transaction(kafka).send(topic, "still open")
         send(kafka, topic, "idempotent", None, copied.decode("latin-1"), keys=["k"])
         send(kafka, topic, "plain", "", None, enable_idempotence=False)
-        send(kafka, topic, "compressed", "more of it", enable_idempotence=False, compression_type="gzip")
+        send(kafka, topic, "compressed " * 100, "more of it", enable_idempotence=False, compression_type="gzip")
         store.multi([Create("/c", b"3")])
 
         for reader in (store, open_ledger(settings, topic)):
@@ -52,6 +53,20 @@ def test_a_ledger_is_read_and_written_between_records_of_any_producer(kafka: Kaf
         still_open.abort()
 
 
+def test_a_ledger_with_records_that_one_client_cannot_read_names_the_other(
+    kafka: KafkaBroker, settings: Settings
+) -> None:
+    topic = fresh_name("ledger")
+    with closing(open_ledger(settings, topic)) as store:
+        store.multi([Create("/a")])
+        send(kafka, topic, "compressed " * 100, enable_idempotence=False, compression_type="lz4")
+        if isinstance(settings, JavaClient):
+            assert "a" in store.children("/")
+        else:
+            with pytest.raises(StoreAccessError, match=r"admin\.client=java"):
+                store.children("/")
+
+
 def test_a_topic_of_other_data_is_refused_as_a_ledger(kafka: KafkaBroker, settings: Settings) -> None:
     """Its settings may be those of a ledger."""
     wanted = {"message_timestamp_type": "LogAppendTime", "retention_ms": "-1", "retention_bytes": "-1"}
@@ -59,6 +74,6 @@ def test_a_topic_of_other_data_is_refused_as_a_ledger(kafka: KafkaBroker, settin
     Transaction(kafka).send(topic, "order 17").commit()
     send(kafka, topic, "order 18", enable_idempotence=False)
 
-    with pytest.raises(UsageError, match="it belongs to another program"):
+    with pytest.raises(ForeignTopicError, match="it belongs to another program"):
         open_ledger(settings, topic)
     assert len(entries_of(settings, topic)) == 1, "nothing was written to it"

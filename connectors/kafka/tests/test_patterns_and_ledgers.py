@@ -23,7 +23,7 @@ class World:
         self.spark = spark
         self.broker = broker
         self.folder = folder
-        self.name = fresh_name("pattern")
+        self.name = f"{fresh_name('pattern')}.in"
         self.ledger = f"{self.name}-books"
         self.orders = broker.create_topic(f"{self.name}-orders", partitions=1)
         self.archive = broker.create_topic(fresh_name("archive"), partitions=2)
@@ -38,7 +38,7 @@ class World:
         given = {"kafka.bootstrap.servers": self.broker.address, "subscribePattern": f"{self.name}.*"}
         rows = self.spark.readStream.format("oncelog-kafka").options(**given, startingOffsets="earliest").load()
         ledger = {"znodes": None, "ledgerTopic": self.ledger}
-        sink = options(self.broker, self.folder, self.archive, transactionalIdPrefix=self.archive, **ledger)
+        sink = options(self.broker, self.folder, self.archive, transactionalIdPrefix=f"{self.archive}.p", **ledger)
         writer = rows.select("key", "value").writeStream.format("oncelog-kafka").options(**sink)
         run_available(writer, self.folder / "checkpoint")
 

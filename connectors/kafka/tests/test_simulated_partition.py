@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from oncelog.errors import CorruptDataError, OutcomeUnknownError, UsageError
+from oncelog.errors import CorruptDataError, OutcomeUnknownError
 from oncelog.limits import RECENT_MS
 from oncelog.ports import Create
 from oncelog.testing.znode_store_contract.worlds import FakeTime
@@ -17,9 +17,9 @@ from oncelog.znodes.errors import MultiFailedError
 from oncelog.znodes.replicated import store
 from oncelog.znodes.replicated.command import Part, encode
 from oncelog.znodes.replicated.store import ReplicatedZnodeStore
-from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError
+from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError, ForeignTopicError
 from oncelog_kafka.partition_log import PartitionLog
-from oncelog_kafka.ports import Appended, Fetched, PartitionRequests, Record, RecordBatch
+from oncelog_kafka.ports import Appended, Fetched, LedgerTopic, PartitionRequests, Record, RecordBatch
 
 
 class Partition:
@@ -33,6 +33,11 @@ class Partition:
         compacted: offsets whose records are gone.
         of_producers: offsets of records whose producer has an id.
         damaged: offsets of records whose checksum does not hold.
+        largest: body that it takes, in bytes.
+        may_trim: whether its users may delete records.
+        is_deleted: whether its topic was deleted.
+        stale_end: where the log ends for a leader that was deposed, and that a client asks until it looks for another.
+        lookups: of the leader, so far.
         trimmed_behind: the partition is trimmed up to here once the first page of a read was given out.
     """
 
@@ -46,11 +51,20 @@ class Partition:
         self.compacted: frozenset[int] = frozenset()
         self.of_producers: set[int] = set()
         self.damaged: set[int] = set()
+        self.largest = 1 << 20
+        self.may_trim = True
+        self.is_deleted = False
+        self.stale_end: int | None = None
+        self.lookups = 0
         self.answers: deque[str] = deque()
         self.trimmed_behind = 0
 
     def fetch(self, topic: str, offset: int) -> Fetched | str:
         self.fetches += 1
+        if self.stale_end is not None:
+            return Fetched(self.topic_id, [self._batch(at) for at in range(offset, self.stale_end)], self.stale_end)
+        if self.is_deleted:
+            return "UNKNOWN_TOPIC_OR_PARTITION"
         if not self.first <= offset <= len(self.bodies):
             return "OFFSET_OUT_OF_RANGE"
         left = [at for at in range(offset, len(self.bodies)) if at not in self.compacted]
@@ -70,6 +84,10 @@ class Partition:
 
     def produce(self, topic: str, topic_id: str, body: bytes) -> Appended | str:
         answer = self.answers.popleft() if self.answers else "NONE"
+        if self.is_deleted:
+            answer = "no answer"
+        if len(body) > self.largest:
+            return "MESSAGE_TOO_LARGE"
         if answer == "no answer":
             raise BrokerUnavailableError("no answer")
         if topic_id != self.topic_id:
@@ -83,15 +101,26 @@ class Partition:
     def earliest(self, topic: str) -> int:
         return self.first
 
+    def describe(self, topic: str) -> LedgerTopic:
+        answer = "UNKNOWN_TOPIC_OR_PARTITION" if self.is_deleted else "NONE"
+        return LedgerTopic(answer, self.topic_id, 0, 7, 1, frozenset())
+
     def delete_before(self, topic: str, offset: int) -> None:
+        if not self.may_trim:
+            raise BrokerAccessError("the brokers do not allow this")
         self.first = max(self.first, offset)
+
+    def forget_leader(self, topic: str) -> None:
+        self.lookups += 1
+        self.stale_end = None
 
     def close(self) -> None: ...
 
-    def opened(self, time: FakeTime | None = None) -> ReplicatedZnodeStore:
+    def opened(self, time: FakeTime | None = None, *, is_read_only: bool = False) -> ReplicatedZnodeStore:
         """A client's store."""
         requests = cast(PartitionRequests, self)
-        connect = partial(PartitionLog, requests, "ledger", self.topic_id, time or FakeTime())
+        clock = time or FakeTime()
+        connect = partial(PartitionLog, requests, "ledger", self.topic_id, clock, is_read_only=is_read_only)
         return ReplicatedZnodeStore(connect, recent_ms=RECENT_MS)
 
 
@@ -319,6 +348,90 @@ def test_a_topic_that_has_foreign_records_only_is_no_ledger(partition: Partition
     partition.take_foreign(b"order 17", has_id=False)
     partition.take_foreign(COPIED, has_id=True)
 
-    with pytest.raises(UsageError, match="it belongs to another program") as refused:
+    with pytest.raises(ForeignTopicError, match="it belongs to another program") as refused:
         partition.opened()
-    assert refused.value.fields == {"topic": "ledger", "records": 2}
+    assert refused.value.fields == {"topic": "ledger"}
+
+
+# What others do to the topic ------------------------------------------------------------------------------------------
+
+
+def test_no_step_fails_because_the_topic_takes_no_snapshot_any_more(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(store, "SAVED_EVERY", 20)
+    client = partition.opened()
+    client.multi([Create("/0", random_bytes(3_000))])
+    partition.largest = 2_000
+    for number in range(1, 31):
+        client.multi([Create(f"/{number}")])
+
+    tries = [record.getMessage() for record in caplog.records]
+    assert len(tries) == 6, "each second entry after the twentieth"
+    assert "the metadata's log was not shortened" in tries[0]
+    assert "raise it with kafka-configs.sh" in tries[0]
+    partition.largest = 1 << 20
+    client.multi([Create("/31")])
+    client.multi([Create("/32")])
+    assert partition.opened().children("/") == sorted(str(number) for number in range(33))
+    assert len(caplog.records) == 6, "the snapshot was written"
+
+
+def test_no_step_fails_because_its_user_may_not_trim_the_topic_any_more(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(store, "SAVED_EVERY", 5)
+    client = partition.opened()
+    partition.may_trim = False
+    for number in range(20):
+        client.multi([Create(f"/{number:02}")])
+    assert partition.first == 0
+    assert "the brokers do not allow this" in caplog.records[-1].getMessage()
+
+    partition.may_trim = True
+    for number in range(20, 30):
+        client.multi([Create(f"/{number:02}")])
+    assert partition.first > 0
+    assert len(partition.opened().children("/")) == 30
+
+
+def random_bytes(size: int) -> bytes:
+    return Random(size).randbytes(size)
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_a_topic_that_was_deleted_is_noticed_in_seconds(partition: Partition, is_written: bool) -> None:
+    time = FakeTime()
+    client = partition.opened(time)
+    client.multi([Create("/a")])
+    partition.is_deleted = True
+
+    with pytest.raises(CorruptDataError, match="was deleted, and with it the history"):
+        client.multi([Create("/b")]) if is_written else client.children("/")
+    assert time.monotonic_ms() < 10_000
+    assert client.is_broken
+
+
+def test_a_partition_that_does_not_answer_for_a_while_is_not_taken_for_deleted(partition: Partition) -> None:
+    time = FakeTime()
+    client = partition.opened(time)
+    partition.answers.extend(["no answer"] * 20)
+    client.multi([Create("/a")])
+
+    assert time.monotonic_ms() > 7_000
+    assert client.children("/") == ["a"]
+    assert not client.is_broken
+
+
+def test_a_reader_that_never_appends_does_not_believe_a_deposed_leader(partition: Partition) -> None:
+    """A whole batch is only whole if the ledger that is read has each decision of which a row can be seen."""
+    writer, reader = partition.opened(), partition.opened(is_read_only=True)
+    writer.multi([Create("/a")])
+    assert reader.children("/") == ["a"]
+    writer.multi([Create("/b")])
+    partition.stale_end = 1
+
+    assert reader.children("/") == ["a", "b"]
+    before = partition.lookups
+    writer.multi([Create("/c")])
+    assert partition.lookups == before, "an append tells by itself who leads"

@@ -120,14 +120,19 @@ def test_the_ledger_is_in_the_cluster_unless_another_place_is_named(world: World
     assert not (world.folder / "ledger").exists()
 
 
-def test_a_query_whose_ledger_was_deleted_is_refused_and_writes_nothing(world: World) -> None:
+@pytest.mark.parametrize("is_same_process", [False, True])
+def test_a_query_whose_ledger_was_deleted_is_refused_and_writes_nothing(world: World, is_same_process: bool) -> None:
     ledger: dict[str, Any] = {"znodes": None, "ledgerTopic": fresh_name("ledger")}
     for number in range(2):
         world.add(f"{number}")
         run_available(world.by_function(**ledger), world.checkpoint)
     forget_last_commit(world.checkpoint)
     world.broker.delete_topic(ledger["ledgerTopic"])
-    connections.close_connections()
+    if is_same_process:
+        with pytest.raises(StreamingQueryException, match="was deleted, and with it the history"):
+            run_available(world.by_function(**ledger), world.checkpoint)
+    else:
+        connections.close_connections()
 
     with pytest.raises(StreamingQueryException, match="the history of this query is in another ledger"):
         run_available(world.by_function(**ledger), world.checkpoint)

@@ -82,9 +82,7 @@ def _remark(found: GroupPartitionProgress) -> str:
 @click.argument("group_id", metavar="GROUP", type=GROUP)
 @click.option("--to", type=click.Choice(["earliest", "latest"]), help="The log start, or the last stable offset.")
 @click.option("--offset", "offsets", type=PartitionOffset(), multiple=True, help="An explicit offset; may be repeated.")
-@click.option(
-    "--topic", "names", type=TOPIC, multiple=True, help="With --to: all partitions of this topic."
-)
+@click.option("--topic", "names", type=TOPIC, multiple=True, help="With --to: all partitions of this topic.")
 @click.pass_obj
 def reset(
     settings: Settings,

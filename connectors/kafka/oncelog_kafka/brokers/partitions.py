@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -19,14 +19,14 @@ with extras("kafka", part="oncelog_kafka"):
     from kafka.protocol.producer import ProduceRequest
     from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
+from oncelog.errors import StoreAccessError
 from oncelog.znodes.clock import wall_ms
-from oncelog_kafka.brokers.client import answer_to, connected, name_of, named_errors
+from oncelog_kafka.brokers.client import Client, answer_to, connected, name_of, named_errors
 from oncelog_kafka.errors import BrokerUnavailableError
-from oncelog_kafka.ports import Answer, Appended, Fetched, LedgerTopic, Record, RecordBatch
+from oncelog_kafka.ports import FETCH_BYTES, Answer, Appended, Fetched, LedgerTopic, Record, RecordBatch
 
 PARTITION = 0
 
-_FETCH_BYTES = 16 << 20
 _PRODUCE_MS = 10_000
 _ALL_IN_SYNC = -1
 _WITH_PRODUCER_ID = 2
@@ -37,26 +37,38 @@ _BY_ID = 13
 
 
 class KafkaPartitions:
-    """`ports.PartitionRequests` through kafka-python."""
+    """`ports.PartitionRequests` through kafka-python.
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        self._client = connected(settings)
-        self._leaders: dict[str, tuple[int, str]] = {}  # and the topics' ids
+    Args:
+        settings: of the client.
+        client: one that is connected with them, if there is one.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], client: Client | None = None) -> None:
+        self._client = connected(settings) if client is None else client
+        self._leaders: dict[str, LedgerTopic] = {}  # by topic
 
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
 
-    def fetch(self, topic: str, offset: int) -> Fetched | Answer:
+    def fetch(self, topic: str, offset: int, max_bytes: int = FETCH_BYTES) -> Fetched | Answer:
         partition = self._ask_leader(
-            topic, lambda topic_id: fetch_request(topic, topic_id, offset), lambda answer: answer.partitions
+            topic,
+            lambda found: fetch_request(
+                topic, found.topic_id, offset, max_bytes=max_bytes, leader_epoch=found.leader_epoch
+            ),
+            lambda answer: answer.partitions,
         )
         if isinstance(partition, str):
             return partition
         data = partition.records or b""
-        with named_errors():
+        with named_errors(), _readable(topic):
             batches = [_batch(batch, offset, data) for batch in MemoryRecords(data) if batch.next_offset > offset]
-        return Fetched(self._leaders[topic][1], batches, partition.high_watermark)
+        return Fetched(self._leaders[topic].topic_id, batches, partition.high_watermark)
+
+    def forget_leader(self, topic: str) -> None:
+        self._leaders.pop(topic, None)
 
     def produce(self, topic: str, topic_id: str, body: bytes) -> Appended | Answer:
         partition = self._ask_leader(
@@ -83,10 +95,17 @@ class KafkaPartitions:
     def describe(self, topic: str) -> LedgerTopic:
         with named_errors():
             (found,) = self._client.describe_topics([topic])
-        leaders = [one["leader_id"] for one in found["partitions"] if one["partition_index"] == PARTITION]
+        led = [one for one in found["partitions"] if one["partition_index"] == PARTITION]
         operations = frozenset(found["authorized_operations"] or ())
         topic_id = as_kafka_writes(found["topic_id"])
-        return LedgerTopic(name_of(found["error_code"]), topic_id, max(leaders, default=-1), operations)
+        return LedgerTopic(
+            answer=name_of(found["error_code"]),
+            topic_id=topic_id,
+            leader=led[0]["leader_id"] if led else -1,
+            leader_epoch=led[0].get("leader_epoch", -1) if led else -1,
+            partitions=len(found["partitions"]),
+            operations=operations,
+        )
 
     def settings_of(self, topic: str) -> Mapping[str, str]:
         wanted = ConfigResource(ConfigResourceType.TOPIC, topic)
@@ -106,7 +125,7 @@ class KafkaPartitions:
     def _ask_leader(
         self,
         topic: str,
-        request: Callable[[str], Any],
+        request: Callable[[LedgerTopic], Any],
         partitions_of: Callable[[Any], Any],
         known_id: str | None = None,
     ) -> Any:
@@ -114,15 +133,15 @@ class KafkaPartitions:
 
         Args:
             topic: by its name.
-            request: makes what to ask from the topic's id.
+            request: makes what to ask from the topic with its leader.
             partitions_of: the partitions in the answer for a topic.
             known_id: the id that it must have.
         """
         try:
-            leader, topic_id = self._leader(topic)
-            if known_id not in (None, topic_id):
+            found = self._leader(topic)
+            if known_id not in (None, found.topic_id):
                 return "INCONSISTENT_TOPIC_ID"
-            answer = answer_to(self._client, request(topic_id), leader)
+            answer = answer_to(self._client, request(found), found.leader)
         except BrokerUnavailableError:
             answer = "NETWORK_EXCEPTION"
         if not isinstance(answer, str):
@@ -132,14 +151,28 @@ class KafkaPartitions:
             self._leaders.pop(topic, None)
         return answer
 
-    def _leader(self, topic: str) -> tuple[int, str]:
-        """The leader of the partition, and the topic's id."""
+    def _leader(self, topic: str) -> LedgerTopic:
+        """The topic, with the leader of the partition."""
         if topic not in self._leaders:
             found = self.describe(topic)
             if found.leader < 0:
                 raise BrokerUnavailableError("the partition has no leader now", topic=topic, partition=PARTITION)
-            self._leaders[topic] = found.leader, found.topic_id
+            self._leaders[topic] = found
         return self._leaders[topic]
+
+
+@contextmanager
+def _readable(topic: str) -> Iterator[None]:
+    """Nobody may leave out what cannot be read: it may be an entry that the brokers compressed."""
+    try:
+        yield
+    except kafka_errors.UnsupportedCodecError as problem:
+        raise StoreAccessError(
+            "records of the ledger's topic are compressed in a way that kafka-python cannot read here; set "
+            "admin.client=java, which reads all, and compression.type=producer on the topic if oncelog's own are",
+            topic=topic,
+            problem=str(problem),
+        ) from problem
 
 
 def _batch(found: Any, offset: int, data: bytes) -> RecordBatch:
@@ -167,21 +200,28 @@ def uuid_of(topic_id: str) -> UUID:
     return UUID(bytes=urlsafe_b64decode(topic_id + "=="))
 
 
-def fetch_request(topic: str, topic_id: str, offset: int, partition: int = PARTITION) -> Any:
+def fetch_request(
+    topic: str,
+    topic_id: str,
+    offset: int,
+    partition: int = PARTITION,
+    max_bytes: int = FETCH_BYTES,
+    leader_epoch: int = -1,
+) -> Any:
     """What a leader has of a partition from an offset on, without waiting for more."""
     of_topic = FetchRequest.FetchTopic
     wanted = of_topic.FetchPartition(
         partition=partition,
-        current_leader_epoch=-1,
+        current_leader_epoch=leader_epoch,
         fetch_offset=offset,
         log_start_offset=-1,
-        partition_max_bytes=_FETCH_BYTES,
+        partition_max_bytes=max_bytes,
     )
     return FetchRequest(
         replica_id=-1,
         max_wait_ms=0,
         min_bytes=0,
-        max_bytes=_FETCH_BYTES,
+        max_bytes=max_bytes,
         isolation_level=0,
         session_id=0,
         session_epoch=-1,

@@ -18,6 +18,8 @@ with extras("kafka", part="oncelog_kafka"):
 from oncelog_kafka import end_txn
 from oncelog_kafka.brokers.client import IN_FLIGHT, connected, name_of, named_errors, passing_name, sent
 from oncelog_kafka.brokers.leaders import Leaders
+from oncelog_kafka.brokers.partitions import KafkaPartitions
+from oncelog_kafka.entries import keeps_ledger
 from oncelog_kafka.errors import BrokerUnavailableError
 from oncelog_kafka.extents import Extents
 from oncelog_kafka.participants import Listed, Participant, ProducerIdAndEpoch, Transaction
@@ -32,6 +34,7 @@ class KafkaRequests:
     """`ports.Requests` through kafka-python."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
         self._client = connected(settings)
         self._leaders = Leaders(self._client)
 
@@ -98,6 +101,9 @@ class KafkaRequests:
             if name not in {"UNKNOWN_TOPIC_OR_PARTITION", "INVALID_TOPIC_EXCEPTION"}:
                 raise refusal(name, "a topic could not be described", topic=topic)
         return None
+
+    def keeps_ledger(self, topic: str) -> bool:
+        return keeps_ledger(KafkaPartitions(self._settings, self._client), topic)
 
     def broker_setting(self, name: str) -> int | None:
         with named_errors():

@@ -9,7 +9,7 @@ from typing import Any
 from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.control.process import process_of
 from oncelog_kafka.errors import BrokerUnavailableError
-from oncelog_kafka.ports import Answer, Appended, Fetched, LedgerTopic, Record, RecordBatch
+from oncelog_kafka.ports import FETCH_BYTES, Answer, Appended, Fetched, LedgerTopic, Record, RecordBatch
 
 
 class ControlPartitions:
@@ -22,11 +22,14 @@ class ControlPartitions:
         """End the process, unless others use it."""
         self._process.close()
 
-    def fetch(self, topic: str, offset: int) -> Fetched | Answer:
-        answer = self._passing("fetch", topic=topic, offset=offset)
+    def fetch(self, topic: str, offset: int, max_bytes: int = FETCH_BYTES) -> Fetched | Answer:
+        answer = self._passing("fetch", topic=topic, offset=offset, maxBytes=max_bytes)
         if isinstance(answer, str):
             return answer
         return Fetched(answer["topicId"], [_batch(**one) for one in answer["batches"]], answer["highWatermark"])
+
+    def forget_leader(self, topic: str) -> None:
+        self._process.ask("forgetLeader", topic=topic)
 
     def produce(self, topic: str, topic_id: str, body: bytes) -> Appended | Answer:
         answer = self._passing("produce", topic=topic, topicId=topic_id, body=b64encode(body).decode())
@@ -42,7 +45,14 @@ class ControlPartitions:
 
     def describe(self, topic: str) -> LedgerTopic:
         found = self._process.ask("topic", topic=topic)
-        return LedgerTopic(found["answer"], found["topicId"], found["leader"], frozenset(found["operations"]))
+        return LedgerTopic(
+            answer=found["answer"],
+            topic_id=found["topicId"],
+            leader=found["leader"],
+            leader_epoch=found["leaderEpoch"],
+            partitions=found["partitions"],
+            operations=frozenset(found["operations"]),
+        )
 
     def settings_of(self, topic: str) -> Mapping[str, str]:
         found: Mapping[str, str] = self._process.ask("topicSettings", topic=topic)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 from oncelog_kafka import end_txn
 from oncelog_kafka.admin_settings import JavaClient
+from oncelog_kafka.control.partitions import ControlPartitions
 from oncelog_kafka.control.process import process_of
+from oncelog_kafka.entries import keeps_ledger
 from oncelog_kafka.errors import BrokerUnavailableError
 from oncelog_kafka.extents import Extents
 from oncelog_kafka.participants import Listed, Participant, ProducerIdAndEpoch, Transaction
@@ -21,6 +24,7 @@ class ControlRequests:
     """`ports.Requests` through Java's client; thread-safe. Raises as `control.process.process_of`."""
 
     def __init__(self, client: JavaClient) -> None:
+        self._client = client
         self._process = process_of(client)
 
     def close(self) -> None:
@@ -72,6 +76,10 @@ class ControlRequests:
         if name not in {"UNKNOWN_TOPIC_OR_PARTITION", "INVALID_TOPIC_EXCEPTION"}:
             raise refusal(name, "a topic could not be described", topic=topic)
         return None
+
+    def keeps_ledger(self, topic: str) -> bool:
+        with closing(ControlPartitions(self._client)) as partitions:
+            return keeps_ledger(partitions, topic)
 
     def broker_setting(self, name: str) -> int | None:
         return min(self._process.ask("setting", name=name), default=None)

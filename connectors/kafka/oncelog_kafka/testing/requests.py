@@ -80,6 +80,9 @@ class SimulatedRequests:
     def partitions_of(self, topic: str) -> int | None:
         return _unnamed(self._read(f"topic {topic}", partial(self._cluster.partitions_of, topic)))
 
+    def keeps_ledger(self, topic: str) -> bool:
+        return False
+
     def broker_setting(self, name: str) -> int | None:
         return _unnamed(self._read(f"setting {name}", partial(self._cluster.setting, name)))
 

@@ -10,10 +10,11 @@ a process that is stopped in between; limits.TOMBSTONE_MS is a day.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -41,6 +42,11 @@ from oncelog.znodes.watching import Looks
 
 SAVED_EVERY: Final = 5_000
 """Entries between two snapshots: what somebody who opens the store has to replay at most, twice over."""
+
+SAVED_AGAIN: Final = 10
+"""After a snapshot that failed, the next try comes after this part of SAVED_EVERY: each costs as much as a snapshot."""
+
+_log = logging.getLogger(__name__)
 
 
 Locks = Callable[[], AbstractContextManager[object]]
@@ -176,6 +182,11 @@ class ReplicatedZnodeStore(Transacting):
         """See `CommandLog`."""
         return self._open().foreign
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether its log was found to be corrupt or another one; once that is repaired, it can be opened anew."""
+        return self._connection.is_broken
+
     def close(self) -> None:
         self._is_closed = True
         if self._connection.is_of_this_process:
@@ -208,12 +219,18 @@ class _Connection:
     """What one process has of the log: a connection, and the replica that it makes.
 
     Nothing of it survives a fork: its locks may be held by threads that the child does not have.
+
+    Attributes:
+        is_broken: the log was found to be corrupt, or to be another one.
     """
 
     def __init__(self, log: CommandLog, timing: Timing, lock: Locks, saved_every: int | None) -> None:
         self._log = log
         self._timing = timing
         self._saved_every = saved_every
+        self.is_broken = False
+        self._save_again_at = 0
+        """So many unsaved entries must there be before the next try, after one that failed."""
         self._read_at: tuple[int, int] | None = both_clocks(timing)
         """The replica was at the end of the log at this time, or later; None behind an append of unknown outcome."""
         try:
@@ -317,7 +334,11 @@ class _Connection:
         replica = self._replica
         body = encode(Batch(self._sender, self._number, replica.position, replica.chain, multis))
         asked_at, self._read_at = both_clocks(self._timing), None
-        known = self._log.append(replica.position, body)
+        try:
+            known = self._log.append(replica.position, body)
+        except CorruptDataError:
+            self.is_broken = True
+            raise
         try:
             self._replay(known)
             self._read_at = asked_at  # the entry came right behind what was replayed, so that it was the end
@@ -338,14 +359,20 @@ class _Connection:
         return last.problems()
 
     def _save_now_and_then(self) -> None:
-        """Keep the log short. What fails here is done behind a later append."""
-        with self._using, suppress(RetriableError, OutcomeUnknownError):
-            if self._replica.unsaved < (self._saved_every or SAVED_EVERY):
+        """Keep the log short. What fails here is reported and tried again: the steps before it were carried out."""
+        with self._using:
+            every = self._saved_every or SAVED_EVERY
+            if self._replica.unsaved < max(every, self._save_again_at):
                 return
-            for part in parts(self._replica, self._sender):
-                self._replay(self._log.append(self._replica.position, encode(part)))
-            if len(self._replica.snapshots) > 1:
-                self._log.trim(self._replica.snapshots[-2])
+            self._save_again_at = 0
+            try:
+                for part in parts(self._replica, self._sender):
+                    self._replay(self._log.append(self._replica.position, encode(part)))
+                if len(self._replica.snapshots) > 1:
+                    self._log.trim(self._replica.snapshots[-2])
+            except OncelogError as problem:
+                self._save_again_at = self._replica.unsaved + max(1, every // SAVED_AGAIN)
+                _log.warning("the metadata's log was not shortened, and grows until that works: %s", problem)
 
     def _replay(self, known: Sequence[Entry] | None = None) -> None:
         """Apply the entries that are known to come next, or read the log to its end."""
@@ -353,6 +380,9 @@ class _Connection:
         try:
             for entry in self._log.read(self._replica.position) if known is None else known:
                 self._replica.apply(entry, decode(entry))
+        except CorruptDataError:
+            self.is_broken = True
+            raise
         except TrimmedError:  # beyond what was replayed: read it from a snapshot on
             found = load(self._log)
             ensure(found.position >= self._replica.position, "a replica never goes back", position=found.position)

@@ -142,6 +142,7 @@ def prepare(
             "transaction.timeout.ms": str(timeout_ms),
         },
         "topic": topic,
+        "ledgerTopics": [],
         "tokenGroupPrefix": token_group_prefix(prefix),
         "handovers": {},
         "token": str(TokenText("query", BATCH_ID, number, nonce)),

@@ -64,14 +64,13 @@ import org.apache.kafka.common.utils.Utils;
 /** Requests about topics of a single partition, which keep command logs. */
 final class Partitions {
   private static final int PARTITION = 0;
-  private static final int FETCH_BYTES = 16 << 20;
   private static final int TIMEOUT_MS = 10_000;
   private static final short ALL_IN_SYNC = -1;
 
   private final Wire wire;
   private final Map<String, Leader> leaders = new HashMap<>();
 
-  private record Leader(Node node, Uuid topicId) {}
+  private record Leader(Node node, int epoch, Uuid topicId) {}
 
   Partitions(Wire wire) {
     this.wire = wire;
@@ -87,8 +86,9 @@ final class Partitions {
       case "topic" -> topic(topic);
       case "topicSettings" -> settings(topic);
       case "createTopic" -> create(topic, (short) request.get("replicas").asInt(), request.get("settings"));
-      case "fetch" -> fetch(topic, request.get("offset").asLong());
+      case "fetch" -> fetch(topic, request.get("offset").asLong(), request.get("maxBytes").asInt());
       case "produce" -> produce(topic, Uuid.fromString(request.get("topicId").asText()), body(request));
+      case "forgetLeader" -> leaders.remove(topic) != null;
       case "earliest" -> earliest(topic);
       case "deleteBefore" -> deleteBefore(topic, request.get("offset").asLong());
       default -> throw new IllegalArgumentException("unknown request: " + what);
@@ -98,8 +98,12 @@ final class Partitions {
   private Map<String, Object> topic(String topic) {
     var found = metadata(topic).data().topics().find(topic);
     int leader = MetadataResponse.NO_LEADER_ID;
+    int leaderEpoch = RecordBatch.NO_PARTITION_LEADER_EPOCH;
     for (MetadataResponsePartition one : found.partitions()) {
-      leader = one.partitionIndex() == PARTITION ? one.leaderId() : leader;
+      if (one.partitionIndex() == PARTITION) {
+        leader = one.leaderId();
+        leaderEpoch = one.leaderEpoch();
+      }
     }
     List<String> operations = new ArrayList<>();
     if (found.topicAuthorizedOperations() != MetadataResponse.AUTHORIZED_OPERATIONS_OMITTED) {
@@ -111,6 +115,8 @@ final class Partitions {
         "answer", Errors.forCode(found.errorCode()).name(),
         "topicId", found.topicId().toString(),
         "leader", leader,
+        "leaderEpoch", leaderEpoch,
+        "partitions", found.partitions().size(),
         "operations", operations);
   }
 
@@ -152,15 +158,15 @@ final class Partitions {
   }
 
   /** The batches from the one with an offset on, or the name of an error. */
-  private Object fetch(String topic, long offset) {
+  private Object fetch(String topic, long offset, int maxBytes) {
     Leader leader = leader(topic);
     var wanted =
         new FetchRequest.PartitionData(
-            leader.topicId(), offset, FetchRequest.INVALID_LOG_START_OFFSET, FETCH_BYTES, Optional.empty());
+            leader.topicId(), offset, FetchRequest.INVALID_LOG_START_OFFSET, maxBytes, epoch(leader));
     var request =
         FetchRequest.Builder.forConsumer(
                 ApiKeys.FETCH.latestVersion(), 0, 0, Map.of(new TopicPartition(topic, PARTITION), wanted))
-            .setMaxBytes(FETCH_BYTES);
+            .setMaxBytes(maxBytes);
     var answer = ((FetchResponse) askLeader(topic, request)).data();
     if (answer.errorCode() != Errors.NONE.code()) {
       return failed(topic, answer.errorCode());
@@ -192,6 +198,10 @@ final class Partitions {
       count = records.size();
     }
     return Map.of("count", count, "end", batch.nextOffset(), "records", records, "isIntact", batch.isValid());
+  }
+
+  private static Optional<Integer> epoch(Leader leader) {
+    return leader.epoch() == RecordBatch.NO_PARTITION_LEADER_EPOCH ? Optional.empty() : Optional.of(leader.epoch());
   }
 
   private static byte[] body(JsonNode request) {
@@ -277,7 +287,7 @@ final class Partitions {
     for (MetadataResponsePartition one : found.partitions()) {
       Node node = answer.brokersById().get(one.leaderId());
       if (one.partitionIndex() == PARTITION && node != null) {
-        leaders.put(topic, new Leader(node, found.topicId()));
+        leaders.put(topic, new Leader(node, one.leaderEpoch(), found.topicId()));
       }
     }
     if (!leaders.containsKey(topic)) {

@@ -2,6 +2,7 @@ package io.oncelog.kafka.sink;
 
 import java.util.Arrays;
 import java.util.List;
+import java.util.Set;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
@@ -21,6 +22,7 @@ final class Rows {
   private final boolean isKeyText;
   private final boolean isValueText;
   private final DataType partitionType;
+  private final Set<String> ledgerTopics;
 
   private UTF8String lastTopicBytes;
   private String lastTopic;
@@ -28,6 +30,7 @@ final class Rows {
   Rows(SinkSettings settings) {
     List<String> columns = Arrays.stream(settings.columns()).map(SinkSettings.Column::name).toList();
     fixedTopic = settings.topic();
+    ledgerTopics = settings.ledgerTopics();
     value = columns.indexOf("value");
     key = columns.indexOf("key");
     topic = fixedTopic == null ? columns.indexOf("topic") : -1;
@@ -73,8 +76,15 @@ final class Rows {
     }
     UTF8String bytes = row.getUTF8String(topic);
     if (!bytes.equals(lastTopicBytes)) {
+      String name = bytes.toString();
+      if (ledgerTopics.contains(name)) {
+        throw new SinkException(
+            SinkException.Kind.INVALID_ROW,
+            "a row names the topic " + name + ", which keeps the ledger of sinks and takes no rows; leave such rows "
+                + "out, or give them another topic");
+      }
       lastTopicBytes = bytes.clone();
-      lastTopic = bytes.toString();
+      lastTopic = name;
     }
     return lastTopic;
   }

@@ -17,6 +17,7 @@ import java.util.TreeMap;
  * @param producer settings of Kafka's producer, without the transactional id
  * @param columns the columns of the rows, in order: value, any of key, topic, partition, headers, and others
  * @param topic of all rows; null if each row names its own
+ * @param ledgerTopics topics that keep ledgers, and take no rows
  * @param tokenGroupPrefix participant {@code p} writes its token to the group {@code <this>-<p>}
  * @param token the metadata of the tokens
  * @param batchId of the micro-batch; the offset of the tokens
@@ -32,6 +33,7 @@ record SinkSettings(
     Map<String, String> producer,
     Column[] columns,
     String topic,
+    Set<String> ledgerTopics,
     String tokenGroupPrefix,
     String token,
     long batchId,
@@ -62,6 +64,7 @@ record SinkSettings(
         JSON.convertValue(root.get("producer"), new TypeReference<TreeMap<String, String>>() {}),
         JSON.convertValue(root.get("columns"), Column[].class),
         textOrNull(root.get("topic")),
+        JSON.convertValue(root.get("ledgerTopics"), new TypeReference<Set<String>>() {}),
         root.get("tokenGroupPrefix").asText(),
         root.get("token").asText(),
         root.get("batchId").asLong(),

@@ -20,6 +20,7 @@ import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.AuthorizationException;
+import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -82,10 +83,9 @@ final class LedgerTopics {
         asked.keySet().stream().map(name -> new ConfigResource(ConfigResource.Type.TOPIC, name)).toList();
     for (Map.Entry<ConfigResource, KafkaFuture<Config>> one : admin.describeConfigs(resources).values().entrySet()) {
       Cluster.Topic topic = asked.get(one.getKey().name());
-      String timestamps = timestampType(one.getValue());
-      if ("LogAppendTime".equals(timestamps)) {
+      if ("LogAppendTime".equals(timestampType(one.getValue()))) {
         found.add(topic);
-      } else if (timestamps != null) {
+      } else {
         known.put(topic.id(), false);
       }
     }
@@ -114,12 +114,8 @@ final class LedgerTopics {
       if (end == 0) {
         return true;
       }
-      ConsumerRecord<byte[], byte[]>[] records = PolledPartition.NONE;
       partition.seek(begin);
-      while (records.length == 0 && partition.position() < end) {
-        records = partition.poll(end, Duration.ofMillis(options.pollTimeoutMs));
-      }
-      boolean isLedger = Arrays.stream(records).anyMatch(record -> isEntry(record.value()));
+      boolean isLedger = Arrays.stream(firstRecords(partition, end)).anyMatch(record -> isEntry(record.value()));
       known.put(topic.id(), isLedger);
       if (isLedger) {
         LOG.info("the pattern leaves out the topic {}: sinks keep their ledger in it", topic.name());
@@ -128,6 +124,18 @@ final class LedgerTopics {
     } catch (AuthorizationException problem) {
       return false;
     }
+  }
+
+  private ConsumerRecord<byte[], byte[]>[] firstRecords(PolledPartition partition, long end) {
+    ConsumerRecord<byte[], byte[]>[] records = PolledPartition.NONE;
+    while (records.length == 0 && partition.position() < end) {
+      long before = partition.position();
+      records = partition.poll(end, Duration.ofMillis(options.pollTimeoutMs));
+      if (records.length == 0 && partition.position() == before) {
+        throw new TimeoutException("a topic that may keep a ledger cannot be read");
+      }
+    }
+    return records;
   }
 
   static boolean isEntry(byte[] value) {
