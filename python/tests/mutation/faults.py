@@ -35,6 +35,7 @@ SEARCH_RECOVERY = SEARCH + "tests/test_search_recovery.py::test_"
 TABLES = "../../connectors/tables/"
 ONE_SNAPSHOT = "test_the_rows_and_the_deletes_of_a_batch_are_in_one_snapshot_with_one_sequence_number"
 UPSERTS = TABLES + "tests/test_lake_upserts.py::test_"
+METRICS = TABLES + "tests/test_iceberg_metrics.py::test_"
 
 IDENTITY = [
     Fault(
@@ -2775,7 +2776,7 @@ UPSERTS_INTO_TABLES = [
     Fault(
         "the files of keys have no field ids",
         TABLES + "oncelog_tables/keys.py",
-        """.alias(key.name, metadata={"parquet.field.id": key.field_id})""",
+        ".alias(key.name, metadata=field_ids.metadata(key.ids))",
         ".alias(key.name)",
         (UPSERTS + "a_row_replaces_that_of_its_key_and_others_stay[iceberg]",),
     ),
@@ -2823,6 +2824,44 @@ UPSERTS_INTO_TABLES = [
     ),
 ]
 
+METRICS_OF_TABLES = [
+    Fault(
+        "an upper bound is cut into half of a surrogate pair",
+        TABLES + "oncelog_tables/iceberg_metrics.py",
+        "chr(_AFTER_SURROGATES if last == _BEFORE_SURROGATES else last + 1)",
+        "chr(last + 1)",
+        (METRICS + "an_upper_bound_that_is_cut_is_the_next_text_or_bytes",),
+    ),
+    Fault(
+        "an upper bound is cut and is below the text",
+        TABLES + "oncelog_tables/iceberg_metrics.py",
+        "    kept = text[:length].rstrip(chr(_LAST))\n",
+        "    return text[:length]\n",
+        (METRICS + "bounds_that_are_cut_hold_for_each_value",),
+    ),
+    Fault(
+        "the bounds of one part of a file are taken for those of all",
+        TABLES + "oncelog_tables/iceberg_metrics.py",
+        "    if not found or not all(one.has_min_max for one in found):\n",
+        "    found = [one for one in found if one.has_min_max]\n    if not found:\n",
+        (METRICS + "what_one_part_of_a_file_does_not_say_is_not_said_of_the_file",),
+    ),
+    Fault(
+        "metrics go to the column that has the name now",
+        TABLES + "oncelog_tables/iceberg_metrics.py",
+        "by_name.get(leaf.path) if leaf.field_id is None else leaf.field_id",
+        "by_name.get(leaf.path)",
+        (METRICS + "metrics_belong_to_the_column_with_the_id_and_not_to_that_with_the_name",),
+    ),
+    Fault(
+        "a file without the ids of elements is let through",
+        TABLES + "oncelog_tables/iceberg_metrics.py",
+        "if one.field_id != wanted.get(one.path):",
+        "if one.field_id not in (None, wanted.get(one.path)):",
+        (METRICS + "a_file_without_the_tables_field_ids_is_refused",),
+    ),
+]
+
 FAULTS = [
     *ARGUMENTS,
     *IDENTITY,
@@ -2846,4 +2885,5 @@ FAULTS = [
     *BUCKETS,
     *SEARCH_SINK,
     *UPSERTS_INTO_TABLES,
+    *METRICS_OF_TABLES,
 ]
