@@ -1,8 +1,8 @@
 """Which columns of a DataFrame go into which columns of a table, and what the table must have for it.
 
 Spark's own parquet writer writes the values, so a value is what it is: a column goes into one of the same type, or of a
-wider one of the same kind. Where the table wants a value in each row, and the DataFrame's schema does not promise one,
-the tasks that write the rows look at each value.
+wider one of the same kind. Where the table wants a value in each row and the DataFrame does not promise one, the plan
+checks it. The statistics of the files cannot: parquet leaves them out where values are long.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql import types as T  # noqa: N812 - the same
 
 from oncelog.errors import InvalidRecordError
+from oncelog_tables import field_ids
+from oncelog_tables.field_ids import FIELD_ID, FieldIds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,12 +38,14 @@ class TableColumn:
         type: in Spark's terms.
         is_nullable: whether it may be without a value.
         has_default: whether a row that brings no value gets one that is not null.
+        ids: of the column in the table's files; None if files know columns by their names.
     """
 
     name: str
     type: T.DataType
     is_nullable: bool
     has_default: bool = False
+    ids: FieldIds | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,7 @@ class WrittenColumn:
         name, type: in the table, and in the files.
         is_nullable: whether the table lets it be without a value.
         is_checked: whether the table wants a value in each row, which the DataFrame's schema does not promise.
+        ids: see `TableColumn`.
     """
 
     source: str
@@ -60,6 +65,12 @@ class WrittenColumn:
     type: T.DataType
     is_nullable: bool
     is_checked: bool
+    ids: FieldIds | None = None
+
+    @property
+    def metadata(self) -> dict[str, int]:
+        """All metadata that Spark's writer sees of the column, whatever the DataFrame's column has."""
+        return field_ids.metadata(self.ids)
 
 
 def plan(
@@ -132,7 +143,7 @@ def _written(field: T.StructField, column: TableColumn, table: str) -> WrittenCo
             table_type=column.type.simpleString(),
         )
     is_checked = field.nullable and not column.is_nullable
-    return WrittenColumn(field.name, column.name, column.type, column.is_nullable, is_checked)
+    return WrittenColumn(field.name, column.name, column.type, column.is_nullable, is_checked, column.ids)
 
 
 def _is_widened(given: T.DataType, wanted: T.DataType) -> bool:
@@ -171,24 +182,59 @@ def _misfit_of_structs(given: T.StructType, wanted: T.StructType) -> str | None:
 
 def written_schema(columns: Sequence[WrittenColumn]) -> T.StructType:
     """The schema of the rows in the files, whose values have been checked."""
-    return T.StructType([T.StructField(column.name, column.type, column.is_nullable) for column in columns])
+    return T.StructType(
+        [T.StructField(column.name, column.type, column.is_nullable, column.metadata) for column in columns]
+    )
 
 
-def check_still_fits(written: T.StructType, table: str, columns: Sequence[TableColumn]) -> None:
-    """Refuse a table that no longer takes files of these columns.
+def check_unchanged(written: T.StructType, table: str, columns: Sequence[TableColumn]) -> None:
+    """Refuse a table whose columns are no longer those that a batch was written for.
 
     Raises:
         InvalidRecordError: see `plan`; and nothing is widened, or checked, any more.
     """
     for column in plan(written, table, columns):
-        if column.is_checked or column.type != written[column.source].dataType or column.name != column.source:
-            raise InvalidRecordError(
-                "a column of the table has another type or name now, or may no longer be without a value",
-                column=column.source,
-                type=written[column.source].dataType.simpleString(),
-                table=table,
-                table_type=column.type.simpleString(),
-            )
+        field = written[column.source]
+        has_ids = FIELD_ID in field.metadata
+        is_same = column.type == field.dataType if has_ids else _misfit(field.dataType, column.type) is None
+        is_other = has_ids and field.metadata[FIELD_ID] != column.metadata.get(FIELD_ID)
+        if column.is_checked or column.name != field.name or not is_same or is_other:
+            raise _changed(field, column.type, table)
+
+
+def of_table(columns: Sequence[TableColumn]) -> T.StructType:
+    """The schema of a table, with the ids of its columns if it has them."""
+    return T.StructType(
+        [T.StructField(one.name, one.type, one.is_nullable, field_ids.metadata(one.ids)) for one in columns]
+    )
+
+
+def check_readable(written: T.StructType, table: str, columns: Sequence[TableColumn]) -> None:
+    """Refuse a table whose readers would take the files of a decided batch for something else.
+
+    Where files have field ids, readers find a column that was renamed or moved, widen values as the table's column was
+    widened, and leave out the values of a column that was dropped.
+
+    Raises:
+        InvalidRecordError: see above.
+    """
+    if field_ids.are_in(written):
+        unreadable = field_ids.unreadable(written, of_table(columns))
+        if unreadable is not None:
+            raise _changed(*unreadable, table)
+    else:
+        check_unchanged(written, table, columns)
+
+
+def _changed(field: T.StructField, now: T.DataType, table: str) -> InvalidRecordError:
+    return InvalidRecordError(
+        "a column of the table has another type or name now, is another column of the same name, or may no longer be "
+        "without a value",
+        column=field.name,
+        type=field.dataType.simpleString(),
+        table=table,
+        table_type=now.simpleString(),
+    )
 
 
 def select(df: DataFrame, columns: Sequence[WrittenColumn]) -> DataFrame:
@@ -197,7 +243,10 @@ def select(df: DataFrame, columns: Sequence[WrittenColumn]) -> DataFrame:
     widened = (*WIDENED, T.DecimalType)
     return df.select(
         *(
-            (source.cast(column.type) if isinstance(column.type, widened) else source).alias(column.name)
+            # A cast also gives the fields of structs the table's metadata, in place of what the DataFrame has there.
+            (source.cast(column.type) if column.ids or isinstance(column.type, widened) else source).alias(
+                column.name, metadata=column.metadata
+            )
             for source, column in zip(sources, columns, strict=True)
         )
     )

@@ -149,6 +149,14 @@ class OpenDeltaTable:
         found: IO[bytes] = self._log.files.open_input_file(path)
         return found
 
+    def takes(self, layout: str) -> bool:
+        return layout == self.layout
+
+    def rehearse(self, decided: Decided, folder: str, files: Sequence[FileFacts]) -> None:
+        if self.adds_files:
+            for file in files:
+                self._added(f"{folder}/{file.name}", file, 0)
+
     def commit(self, decided: Decided, folder: str, files: Sequence[FileFacts]) -> str | None:
         now_ms = time.time_ns() // 1_000_000
         said = {"userMetadata": f"oncelog {decided.app_id} batch {decided.batch_id}"}

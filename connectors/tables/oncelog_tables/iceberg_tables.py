@@ -9,37 +9,34 @@ its snapshot, and the catalog takes a snapshot only if the branch still ends whe
 two is refused, and finds the batch at its next look. pyiceberg by itself would add a snapshot that was refused to the
 newer version, without that look: it is told not to.
 
-Files are added as `Table.add_files` does it: they have no field ids, and the table's name mapping, which follows the
-renaming of columns, says which column is which. Those of the keys of an upsert have them: readers of equality deletes
-do not ask the name mapping.
+A batch that an older oncelog decided has files without field ids. For these the commit sees to it that the table has a
+name mapping, as `Table.add_files` does.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict
 from typing import IO, Any, Final, cast
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
-from pyiceberg.io.pyarrow import (
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
-)
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table as CatalogTable
 from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.typedef import Record
 
 from oncelog.errors import OncelogError, UsageError
-from oncelog_tables import iceberg_deletes, iceberg_types, keys, partitions
+from oncelog_tables import field_ids, iceberg_deletes, iceberg_metrics, iceberg_types, keys, partitions
 from oncelog_tables.columns import TableColumn
 from oncelog_tables.decisions import Decided
 from oncelog_tables.errors import TableUnavailableError
 from oncelog_tables.footers import FileFacts
+from oncelog_tables.iceberg_memory import KeptInMemory
+from oncelog_tables.iceberg_types import PartitionFolder
 from oncelog_tables.keys import KeyColumn
 
 BATCHES: Final = "oncelog.batch."
@@ -95,19 +92,16 @@ class OpenIcebergTable:
             raise UsageError("the sink cannot write into an encrypted table", table=name)
         self._folders = iceberg_types.folders(name, table.schema(), table.spec())
         self.columns: Sequence[TableColumn] = iceberg_types.columns(name, table.schema())
-        self._check_name_mapping()
-        ids = {field.name: field.field_id for field in table.schema().fields}
-        self.keys: Sequence[KeyColumn] = [
-            replace(key, field_id=ids[key.name]) for key in keys.find(key_columns, name, self.columns)
-        ]
+        self.keys: Sequence[KeyColumn] = keys.find(key_columns, name, self.columns)
+        self._equality_ids = [key.ids.own for key in self.keys if key.ids]
         if self.keys:
             self._check_deletes()
-        of_keys = [[key.field_id for key in self.keys]] if self.keys else []
+        of_keys = [self._equality_ids] if self.keys else []
         self.layout = json.dumps([metadata.default_spec_id, self._location, *of_keys])
 
     @property
     def partitioned_by(self) -> Mapping[str, str | None]:
-        return {folder.name: folder.value for folder in self._folders}
+        return {folder.name: folder.value for folder in self._folders if folder}
 
     def last_batch(self, app_id: str) -> int | None:
         found = self._table.metadata.properties.get(BATCHES + app_id)
@@ -116,59 +110,75 @@ class OpenIcebergTable:
     def opened(self, path: str) -> IO[bytes]:
         return cast("IO[bytes]", self._table.io.new_input(f"{self._location}/{path}").open())
 
+    def takes(self, layout: str) -> bool:
+        """Also files that are parted by an earlier spec, unless deletes would not find the rows in such files."""
+        spec_id, *others = json.loads(layout)
+        now, *others_now = json.loads(self.layout)
+        return others == others_now and (spec_id == now or (not self.keys and spec_id in self._table.specs()))
+
+    def rehearse(self, decided: Decided, folder: str, files: Sequence[FileFacts]) -> None:
+        for file in files:
+            iceberg_metrics.check_ids(file.footer, self._table.schema(), self.name)
+        newest = self._table.current_snapshot()
+        with _failing(self.name):
+            if newest is not None:
+                newest.manifests(self._table.io)  # pyiceberg caches them
+        rehearsed = copy.copy(self._table)
+        rehearsed.io = KeptInMemory(self._table.io)
+        self._staged(rehearsed, decided, folder, files)
+
     def commit(self, decided: Decided, folder: str, files: Sequence[FileFacts]) -> str | None:
-        metadata = self._table.metadata
-        once = {**metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
-        self._table.metadata = metadata.model_copy(update={"properties": once})  # what this process knows of it
-        said = {"oncelog.app-id": decided.app_id, "oncelog.batch-id": str(decided.batch_id)}
-        properties = {BATCHES + decided.app_id: str(decided.batch_id)}
-        if metadata.name_mapping() is None:
-            properties[TableProperties.DEFAULT_NAME_MAPPING] = metadata.schema().name_mapping.model_dump_json()
         try:
             with _failing(self.name):
-                transaction = self._table.transaction()
-                transaction.set_properties(properties)
-                with self._snapshot(transaction, said) as snapshot:
-                    for file in files:
-                        added = self._added(f"{self._location}/{folder}/{file.name}", file)
-                        if added.content is DataFileContent.DATA:
-                            snapshot.append_data_file(added)
-                        else:
-                            snapshot.append_delete_file(added)
-                transaction.commit_transaction()
+                self._staged(self._table, decided, folder, files).commit_transaction()
         except CommitFailedException as refused:
             return _line(refused)
         return None
 
-    def _snapshot(self, transaction: Transaction, said: dict[str, str]) -> Any:
+    def _staged(self, table: CatalogTable, decided: Decided, folder: str, files: Sequence[FileFacts]) -> Transaction:
+        """A transaction with a batch, whose manifests are written."""
+        metadata = table.metadata
+        spec_id = json.loads(decided.layout)[0]
+        folders = iceberg_types.folders(self.name, metadata.schema(), metadata.specs()[spec_id])
+        once = {**metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+        # What this process knows of the table; pyiceberg makes manifests of the default spec only.
+        table.metadata = metadata.model_copy(update={"properties": once, "default_spec_id": spec_id})
+        said = {"oncelog.app-id": decided.app_id, "oncelog.batch-id": str(decided.batch_id)}
+        properties = {BATCHES + decided.app_id: str(decided.batch_id)}
+        if not field_ids.are_in(decided.columns):
+            properties |= self._name_mapping()
+        transaction = table.transaction()
+        transaction.set_properties(properties)
+        with self._snapshot(table, transaction, said) as snapshot:
+            for file in files:
+                added = self._added(f"{self._location}/{folder}/{file.name}", file, spec_id, folders)
+                if added.content is DataFileContent.DATA:
+                    snapshot.append_data_file(added)
+                else:
+                    snapshot.append_delete_file(added)
+        return transaction
+
+    def _snapshot(self, table: CatalogTable, transaction: Transaction, said: dict[str, str]) -> Any:
         if self.keys:
-            return iceberg_deletes.ReplacingRows(transaction, self._table.io, said)
+            return iceberg_deletes.ReplacingRows(transaction, table.io, said)
         return transaction.update_snapshot(snapshot_properties=said).fast_append()
 
-    def _added(self, path: str, file: FileFacts) -> DataFile:
-        metadata, schema = self._table.metadata, self._table.schema()
-        statistics = data_file_statistics_from_parquet_metadata(
-            parquet_metadata=file.footer,
-            stats_columns=compute_statistics_plan(schema, metadata.properties),
-            parquet_column_mapping=parquet_path_to_id_mapping(schema),
-        )
+    def _added(self, path: str, file: FileFacts, spec_id: int, folders: Sequence[PartitionFolder | None]) -> DataFile:
+        metadata = self._table.metadata
+        metrics = iceberg_metrics.of_file(file.footer, metadata.schema(), metadata.properties)
         is_of_keys = keys.is_of_keys(file.name)
         return DataFile.from_args(
             content=DataFileContent.EQUALITY_DELETES if is_of_keys else DataFileContent.DATA,
             file_path=path,
             file_format=FileFormat.PARQUET,
-            partition=self._partition(file),
+            partition=_partition(file, folders),
             file_size_in_bytes=file.size,
             sort_order_id=None,
-            spec_id=metadata.default_spec_id,
-            equality_ids=[key.field_id for key in self.keys] if is_of_keys else None,
+            spec_id=spec_id,
+            equality_ids=self._equality_ids if is_of_keys else None,
             key_metadata=None,
-            **statistics.to_serialized_dict(),
+            **asdict(metrics),
         )
-
-    def _partition(self, file: FileFacts) -> Record:
-        values = partitions.values_of(file.name.removeprefix(keys.FOLDER))
-        return Record(*(folder.read(values[folder.name]) for folder in self._folders))
 
     def _check_deletes(self) -> None:
         """Refuse a table in which an equality delete does not take out each older row of its key.
@@ -177,9 +187,8 @@ class OpenIcebergTable:
             UsageError: see above.
         """
         metadata, spec = self._table.metadata, self._table.spec()
-        ids = {key.field_id for key in self.keys}
-        sources = [metadata.schema().find_field(field.source_id) for field in spec.fields]
-        others = [source.name for source in sources if source.field_id not in ids]
+        parted_by = [field.source_id for field, folder in zip(spec.fields, self._folders, strict=True) if folder]
+        others = [metadata.schema().find_column_name(one) for one in parted_by if one not in self._equality_ids]
         snapshot = metadata.current_snapshot()
         about: dict[str, Any] = {"table": self.name, "keyColumns": [key.name for key in self.keys]}
         if metadata.format_version < 2:
@@ -204,11 +213,15 @@ class OpenIcebergTable:
                 **about,
             )
 
-    def _check_name_mapping(self) -> None:
-        """Refuse a table whose name mapping does not know a column: its values would be read as nulls."""
+    def _name_mapping(self) -> dict[str, str]:
+        """The property by which readers find the columns in files without field ids, if the table lacks it.
+
+        Raises:
+            UsageError: the table's name mapping does not know a column, whose values would be read as nulls.
+        """
         mapping = self._table.metadata.name_mapping()
         if mapping is None:
-            return
+            return {TableProperties.DEFAULT_NAME_MAPPING: self._table.schema().name_mapping.model_dump_json()}
         known = dict(_mapped(mapping.root))
         for names, field_id in _mapped(self._table.schema().name_mapping.root):
             if known.get(names) != field_id:
@@ -218,6 +231,12 @@ class OpenIcebergTable:
                     table=self.name,
                     column=".".join(names),
                 )
+        return {}
+
+
+def _partition(file: FileFacts, folders: Sequence[PartitionFolder | None]) -> Record:
+    values = partitions.values_of(file.name.removeprefix(keys.FOLDER))
+    return Record(*(folder and folder.read(values[folder.name]) for folder in folders))
 
 
 def _mapped(fields: Sequence[Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], int]]:

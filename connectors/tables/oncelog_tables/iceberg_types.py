@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
 
 from oncelog.errors import UsageError
 from oncelog_tables.columns import TableColumn
+from oncelog_tables.field_ids import FIELD_ID, FieldIds
 
 SIMPLE: Final[Mapping[type[types.IcebergType], type[T.DataType]]] = {
     types.BooleanType: T.BooleanType,
@@ -61,7 +62,13 @@ def columns(table: str, schema: Schema) -> list[TableColumn]:
         UsageError: one has a type that Spark's parquet writer does not write.
     """
     return [
-        TableColumn(field.name, _of(table, field.name, field.field_type), not field.required) for field in schema.fields
+        TableColumn(
+            field.name,
+            _of(table, field.name, field.field_type),
+            not field.required,
+            ids=FieldIds(field.field_id, tuple(_nested_ids(field.field_type))),
+        )
+        for field in schema.fields
     ]
 
 
@@ -70,7 +77,10 @@ def _of(table: str, column: str, kind: types.IcebergType) -> T.DataType:
         return T.DecimalType(kind.precision, kind.scale)
     if isinstance(kind, types.StructType):
         return T.StructType(
-            [T.StructField(one.name, _of(table, column, one.field_type), not one.required) for one in kind.fields]
+            [
+                T.StructField(one.name, _of(table, column, one.field_type), not one.required, {FIELD_ID: one.field_id})
+                for one in kind.fields
+            ]
         )
     if isinstance(kind, types.ListType):
         return T.ArrayType(_of(table, column, kind.element_type), not kind.element_required)
@@ -87,15 +97,35 @@ def _of(table: str, column: str, kind: types.IcebergType) -> T.DataType:
     return SIMPLE[type(kind)]()
 
 
-def folders(table: str, schema: Schema, spec: PartitionSpec) -> list[PartitionFolder]:
-    """The partitions of a table, in the order of its spec.
+def _nested_ids(kind: types.IcebergType) -> Iterator[int]:
+    """The ids of elements of lists, and of keys and values of maps; see `FieldIds`."""
+    if isinstance(kind, types.StructType):
+        for field in kind.fields:
+            yield from _nested_ids(field.field_type)
+    elif isinstance(kind, types.ListType):
+        yield kind.element_id
+        yield from _nested_ids(kind.element_type)
+    elif isinstance(kind, types.MapType):
+        yield kind.key_id
+        yield from _nested_ids(kind.key_type)
+        yield kind.value_id
+        yield from _nested_ids(kind.value_type)
+
+
+def folders(table: str, schema: Schema, spec: PartitionSpec) -> list[PartitionFolder | None]:
+    """The partitions of a table, in the order of its spec; None for one that has no value for any row.
+
+    A table of version 1 keeps such a one in the place of a partition that was dropped.
 
     Raises:
         UsageError: the sink cannot compute the values of one.
     """
-    found = []
+    found: list[PartitionFolder | None] = []
     for number, field in enumerate(spec.fields):
-        source = schema.find_field(field.source_id)
+        source = _source(table, schema, field)
+        if isinstance(field.transform, transforms.VoidTransform):
+            found.append(None)
+            continue
         column = "`{}`".format(source.name.replace("`", "``"))
         name = f"_oncelog_partition_{number}"
         made = _folder(name, column, field, source.field_type)
@@ -110,6 +140,26 @@ def folders(table: str, schema: Schema, spec: PartitionSpec) -> list[PartitionFo
             )
         found.append(made)
     return found
+
+
+def _source(table: str, schema: Schema, field: PartitionField) -> types.NestedField:
+    """The column of a partition.
+
+    Raises:
+        UsageError: pyiceberg cannot write manifests for this partition.
+    """
+    column = schema.find_column_name(field.source_id)
+    is_void = isinstance(field.transform, transforms.VoidTransform)
+    if column is None or (is_void and schema.find_field(field.source_id).required):
+        raise UsageError(
+            "the sink cannot write into this Iceberg table: the table keeps a partition whose column was dropped, or "
+            "a dropped partition whose column must have a value, and pyiceberg writes no manifests for such a "
+            "partition; replace the table by a copy of it",
+            table=table,
+            partition=field.name,
+            column=column or "dropped",
+        )
+    return schema.find_field(field.source_id)
 
 
 def _folder(name: str, column: str, field: PartitionField, kind: types.IcebergType) -> PartitionFolder | None:

@@ -36,5 +36,6 @@ class SparkJob:
         required = [column.name for column in planned if column.is_checked]
         rows = row_values.checked(columns.select(self._rows, planned), required=required)
         observation = Observation()
-        writing.write(rows.observe(observation, F.count(F.lit(1)).alias("rows")), folder, partitioned_by)
+        ids = [column.ids for column in planned if column.ids]
+        writing.write(rows.observe(observation, F.count(F.lit(1)).alias("rows")), folder, partitioned_by, ids)
         return int(counting.observed(observation)["rows"])

@@ -17,8 +17,9 @@ from pyspark.sql import types as T  # noqa: N812 - the same
 
 from oncelog.errors import InvalidRecordError, UsageError
 from oncelog.spark.kit.upserts import key_twice, key_without_value
-from oncelog_tables import columns, writing
+from oncelog_tables import columns, field_ids, writing
 from oncelog_tables.columns import TableColumn
+from oncelog_tables.field_ids import FieldIds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,13 +53,13 @@ class KeyColumn:
 
     Attributes:
         name, type: in the table.
-        field_id: that files of keys name it by; None if there are no such files.
+        ids: see `TableColumn`.
         takes_empty: whether the table tells an empty text from no value.
     """
 
     name: str
     type: T.DataType
-    field_id: int | None = None
+    ids: FieldIds | None = None
     takes_empty: bool = True
 
 
@@ -79,7 +80,7 @@ def find(names: Sequence[str], table: str, of_table: Sequence[TableColumn]) -> t
                 type=column.type.simpleString(),
                 table=table,
             )
-    return tuple(KeyColumn(column.name, column.type) for column in found)
+    return tuple(KeyColumn(column.name, column.type, column.ids) for column in found)
 
 
 def _find(name: str, table: str, of_table: Sequence[TableColumn]) -> TableColumn:
@@ -137,8 +138,9 @@ def write(
     Args:
         partitioned_by: see `writing.write`; the values depend on nothing but the keys.
     """
-    named = (F.col(_quoted(key)).alias(key.name, metadata={"parquet.field.id": key.field_id}) for key in keys)
-    writing.write(_read(spark, folder, keys).select(*named), f"{folder}/{FOLDER}", partitioned_by)
+    named = (F.col(_quoted(key)).alias(key.name, metadata=field_ids.metadata(key.ids)) for key in keys)
+    ids = [key.ids for key in keys if key.ids]
+    writing.write(_read(spark, folder, keys).select(*named), f"{folder}/{FOLDER}", partitioned_by, ids)
 
 
 def is_of_keys(file: str) -> bool:

@@ -24,7 +24,9 @@ from oncelog.errors import (
     CorruptDataError,
     FileUnavailableError,
     FileWriteError,
+    InvalidRecordError,
     NotPreparedError,
+    OncelogError,
     UsageError,
     ensure,
 )
@@ -106,10 +108,6 @@ class BatchPlace:
             return Receipts((), 0)
         if key_columns:
             found, facts = self._with_keys(table, files, folder, facts)
-        files.sync(folder, [file.name for file in found])
-        files.sync_names("", [f"{folder}/{found[0].name}"])
-        reach(TablesCrashPoint.DURABLE)
-        self._known[attempt] = facts
         decided = Decided(
             attempt=attempt,
             app_id=self._app_id,
@@ -123,6 +121,11 @@ class BatchPlace:
             rows=rows,
             key_columns=key_columns,
         )
+        _rehearse(table, decided, folder, facts)
+        files.sync(folder, [file.name for file in found])
+        files.sync_names("", [f"{folder}/{found[0].name}"])
+        reach(TablesCrashPoint.DURABLE)
+        self._known[attempt] = facts
         return Receipts(decided.names(), rows)
 
     def prepare(self, names: Sequence[str]) -> None:
@@ -133,7 +136,10 @@ class BatchPlace:
         """
         if names:
             try:
-                self._table_of(decisions.of_names(names))
+                decided = decisions.of_names(names)
+                table = self._table_of(decided)
+                _check_layout(table, decided, takes=table.layout == decided.layout)
+                columns.check_unchanged(decided.columns, table.name, table.columns)
             except UsageError as problem:
                 raise NotPreparedError(
                     f"the table changed while the batch was written: {problem.message}; nothing was decided",
@@ -193,6 +199,8 @@ class BatchPlace:
             table = self._table_of(decided)
             if _has(table, decided):
                 return table
+            _check_layout(table, decided, takes=table.takes(decided.layout))
+            columns.check_readable(decided.columns, table.name, table.columns)
             try:
                 files = self._known.get(decided.attempt) or self._found_again(table, decided)
                 reach(TablesCrashPoint.COMMIT)
@@ -214,20 +222,16 @@ class BatchPlace:
         """The table that the batch was written for.
 
         Raises:
-            UsageError: it is another one now, or does not take the batch's columns any more.
+            UsageError: it is another one now.
         """
         table = self._tables.open(decided.table, decided.key_columns)
-        for what, now, then in (
-            ("another table has taken the place of this one", table.id, decided.table_id),
-            (
-                "the table is partitioned in another way now, has moved, or has other columns as keys",
-                table.layout,
-                decided.layout,
-            ),
-        ):
-            if now != then:
-                raise UsageError(what, table=decided.table, now=now, written_for=then)
-        columns.check_still_fits(decided.columns, table.name, table.columns)
+        if table.id != decided.table_id:
+            raise UsageError(
+                "another table has taken the place of this one",
+                table=decided.table,
+                now=table.id,
+                written_for=decided.table_id,
+            )
         return table
 
     def _found_again(self, table: Table, decided: Decided) -> list[FileFacts]:
@@ -265,6 +269,30 @@ def _has(table: Table, decided: Decided) -> bool:
     """
     newest = table.last_batch(decided.app_id)
     return newest is not None and newest >= decided.batch_id
+
+
+def _check_layout(table: Table, decided: Decided, *, takes: bool) -> None:
+    if not takes:
+        raise UsageError(
+            "the table is partitioned in another way now, has moved, or has other columns as keys",
+            table=decided.table,
+            now=table.layout,
+            written_for=decided.layout,
+        )
+
+
+def _rehearse(table: Table, decided: Decided, folder: str, files: Sequence[FileFacts]) -> None:
+    """Have all that the commit computes from rows computed, while the batch can still be refused."""
+    try:
+        table.rehearse(decided, folder, files)
+    except OncelogError:
+        raise
+    except Exception as problem:  # what the format's library raises at a value that it cannot write
+        raise InvalidRecordError(
+            "the table's log cannot describe the rows of the batch; nothing was decided",
+            table=table.name,
+            reason=f"{type(problem).__name__}: {' '.join(str(problem).split())}",
+        ) from problem
 
 
 @contextmanager

@@ -50,7 +50,7 @@ class Table(Protocol):
         columns: that it has.
         keys: the columns by which rows are replaced; none if they are only added.
         partitioned_by: see `Job.run`.
-        layout: says how files are parted, and which columns are keys: another layout takes other files.
+        layout: says how files are parted, and which columns are keys: files are written for one layout.
         adds_files: whether a commit adds a batch's files to the table, and with them those of its keys. Otherwise it
             adds their rows, and nobody needs the files once it is done.
     """
@@ -77,6 +77,15 @@ class Table(Protocol):
 
     def opened(self, path: str) -> IO[bytes]:
         """A file below the table's folder, to read. May raise OSError."""
+
+    def takes(self, layout: str) -> bool:
+        """Whether a commit can still add files that were written for this layout of the table."""
+
+    def rehearse(self, decided: Decided, folder: str, files: Sequence[FileFacts]) -> None:
+        """Compute all that `commit` computes from the files, before the batch is decided, and keep none of it.
+
+        Raises whatever the format's library does.
+        """
 
     def commit(self, decided: Decided, folder: str, files: Sequence[FileFacts]) -> str | None:
         """Add rows, in the place of those of their keys, and remember the batch, in one commit.

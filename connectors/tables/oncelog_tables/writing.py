@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +10,8 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from oncelog.spark import task_errors
 from oncelog.spark.kit.spark_files import WRITER
+from oncelog_tables import nested_ids
+from oncelog_tables.field_ids import FieldIds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -18,33 +20,42 @@ SETTINGS: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96 has no statistics
     "spark.sql.parquet.writeLegacyFormat": "false",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-    "spark.sql.parquet.fieldId.write.enabled": "true",  # of the columns whose metadata has one
 }
 """Of Spark, so that it writes parquet as the formats of tables define it."""
 
+FIELD_IDS: Final = "spark.sql.parquet.fieldId.write.enabled"
+"""The setting by which Spark writes the field ids that the metadata of columns has."""
 
-def write(rows: DataFrame, folder: str, partitioned_by: Mapping[str, str | None]) -> None:
+
+def write(rows: DataFrame, folder: str, partitioned_by: Mapping[str, str | None], ids: Sequence[FieldIds] = ()) -> None:
     """Write rows as parquet files into a folder that is not there yet.
 
     Args:
         folder: its URI.
         partitioned_by: names of the folders that part the rows, each with the SQL expression of its value; None for the
             column of that name, which the files then leave out.
+        ids: of the columns that the files have, in their order; none if files have no field ids. The columns' metadata
+            has them too.
     """
     for name, value in partitioned_by.items():
         if value is not None:
             rows = rows.withColumn(name, F.expr(value))
-    with task_errors.in_one_sentence(), _settings(rows.sparkSession):
-        writer = rows.write.options(**WRITER)
-        (writer.partitionBy(*partitioned_by) if partitioned_by else writer).parquet(folder)
+    nested = [one for column in ids for one in column.nested]
+    spark = rows.sparkSession
+    with task_errors.in_one_sentence(), _settings(spark, has_ids=bool(ids)), nested_ids.loaded(spark, nested):
+        writer = rows.write.options(**WRITER).format("parquet")
+        if nested:
+            writer = writer.format(nested_ids.FORMAT).option(nested_ids.OPTION, ",".join(map(str, nested)))
+        (writer.partitionBy(*partitioned_by) if partitioned_by else writer).save(folder)
 
 
 @contextmanager
-def _settings(spark: SparkSession) -> Iterator[None]:
+def _settings(spark: SparkSession, *, has_ids: bool) -> Iterator[None]:
     """Have the session write as `SETTINGS` say; it is the query's own."""
-    before = {name: spark.conf.get(name, None) for name in SETTINGS}
+    settings = {**SETTINGS, FIELD_IDS: str(has_ids).lower()}
+    before = {name: spark.conf.get(name, None) for name in settings}
     try:
-        for name, value in SETTINGS.items():
+        for name, value in settings.items():
             spark.conf.set(name, value)
         yield
     finally:

@@ -16,18 +16,20 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.utils.concurrent import ExecutorFactory
-from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import StructType
 
 from oncelog import metadata
 from oncelog.crash_points import CrashPoint
 from oncelog.testing.target_contract import StoppedOnPurposeError, TargetWorld
+from oncelog.testing.value_contract import ValueWorld
 from oncelog_tables.batch_sink import IcebergSink
 from oncelog_tables.columns import WrittenColumn
 from oncelog_tables.crash_points import TablesCrashPoint
 from oncelog_tables.delta_tables import DeltaTables
 from oncelog_tables.iceberg_tables import IcebergTables
+from oncelog_tables.jobs import SparkJob
 from oncelog_tables.ledgers import DELTA_LEDGERS, ICEBERG_LEDGERS
 from oncelog_tables.target import TableTarget
 
@@ -50,7 +52,13 @@ BEHIND_THE_DECISION = (
 
 
 class ArrowJob:
-    """Rows that are written without Spark: two files, each with every other row."""
+    """Rows that are written without Spark: two files, each with every other row.
+
+    Attributes:
+        has_ids: whether the files have the field ids of an Iceberg table.
+    """
+
+    has_ids = True
 
     def __init__(self, rows: pa.Table) -> None:
         self._rows = rows
@@ -68,7 +76,10 @@ class ArrowJob:
         path = Path(folder.removeprefix("file:"))
         path.mkdir(parents=True)
         rows = self._rows.select([column.source for column in planned])
-        rows = rows.rename_columns([column.name for column in planned])
+        names = [column.name for column in planned]
+        metadata = [{"PARQUET:field_id": str(one.ids.own)} if one.ids and self.has_ids else None for one in planned]
+        fields = zip(rows.schema, names, metadata, strict=True)
+        rows = rows.cast(pa.schema([field.with_name(name).with_metadata(ids) for field, name, ids in fields]))
         for at in (0, 1):
             pq.write_table(rows.take(pa.array(range(at, len(rows), 2), pa.int64())), path / f"part-{at}.parquet")
         return len(rows)
@@ -322,3 +333,34 @@ def _columns_by_id(metadata_location: str) -> dict[int, str]:
 def _avro(uri: str) -> list[dict[str, Any]]:
     with local(uri).open("rb") as file:
         return [cast("dict[str, Any]", record) for record in fastavro.reader(file)]
+
+
+class IcebergValueWorld(ValueWorld, IcebergWorld):
+    """An Iceberg table with one column of any type."""
+
+    def create(self, column: str, type_: str) -> bool:
+        ddl = f"c {type_.replace('tinyint', 'int').replace('smallint', 'int')}"
+        (field,) = cast("StructType", StructType.fromDDL(ddl)).fields
+        with closing(load_catalog("lake", **self.catalog)) as catalog:
+            catalog.drop_table(self.table)
+        create_iceberg(
+            self.catalog, self.table, pa.schema([pa.field(column, to_arrow_type(field.dataType, timezone="UTC"))])
+        )
+        return True
+
+    def rows_job(self, rows: DataFrame) -> SparkJob:
+        return SparkJob(rows)
+
+    def job(self, values: Sequence[str]) -> ArrowJob:
+        return IcebergWorld.job(self, values)
+
+    def visible(self) -> list[str]:
+        return IcebergWorld.visible(self)
+
+    def read(self, column: str) -> list[Any]:
+        return [dict(row[column]) if _is_map(row[column]) else row[column] for row in self.rows()]
+
+
+def _is_map(value: Any) -> bool:
+    """Whether pyarrow made a list of pairs of it."""
+    return isinstance(value, list) and bool(value) and isinstance(value[0], tuple)

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
-from lakes import IcebergWorld
+from lakes import IcebergValueWorld, IcebergWorld
 from oncelog.testing.target_contract import TargetContract, TargetWorld
+from oncelog.testing.value_contract import ValueContract, ValueWorld
 
 
 @pytest.mark.once_more(by="iceberg")
@@ -30,4 +32,12 @@ class TestIcebergTargetOfUpserts(TargetContract):
         found = IcebergWorld(tmp_path, key_columns=("value",))
         yield found
         assert found.left() == []
+        found.close()
+
+
+class TestValuesInAnIcebergTable(ValueContract):
+    @pytest.fixture
+    def world(self, tmp_path: Path, spark: SparkSession) -> Iterator[ValueWorld]:
+        found = IcebergValueWorld(tmp_path, spark)
+        yield found
         found.close()

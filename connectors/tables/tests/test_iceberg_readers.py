@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 import oncelog_tables
 from foreign_spark import ICEBERG, ICEBERG_JARS, ForeignSpark, running
@@ -226,3 +227,143 @@ def test_icebergs_own_writer_and_upserts_take_turns(query: Query, lake: Lake) ->
     query.add({"id": 9, "value": "last"})
     lake.write(lambda sink: query.run_into(sink, rows))
     assert found() == expected | {9: "last"}
+
+
+EVOLVING = (
+    "id int, value string, price decimal(6, 2), inner struct<a: string, b: float>, "
+    "tags array<struct<x: string, y: array<string>>>, by_name map<string, struct<x: string, y: int>>"
+)
+
+
+def evolving(value: str) -> str:
+    """A row of these columns, with the value in each text."""
+    return (
+        f"1 id, '{value}' value, 1.25bd * 1 price, named_struct('a', '{value}', 'b', 0.5F) inner, "
+        f"array(named_struct('x', '{value}', 'y', array('{value}'))) tags, "
+        f"map('{value}', named_struct('x', '{value}', 'y', 7)) by_name"
+    )
+
+
+def test_values_stay_in_their_columns_when_columns_are_renamed_dropped_and_added_again(
+    query: Query, lake: Lake
+) -> None:
+    lake.ask(f"CREATE TABLE THIS ({EVOLVING}) USING iceberg")
+    columns = "id, value, cast(price AS decimal(6, 2)) price, inner, tags, by_name"
+
+    def write(value: str) -> None:
+        row = query.spark.sql(f"SELECT {columns} FROM (SELECT {evolving(value)})")
+        lake.write(lambda sink: query.write_rows(sink, row))
+
+    write("first")
+    for name, kind in (("value", "string"), ("inner.a", "string"), ("tags.element.x", "string")):
+        lake.ask(f"ALTER TABLE THIS RENAME COLUMN {name} TO was_{name.rpartition('.')[2]}")
+        lake.ask(f"ALTER TABLE THIS ADD COLUMN {name} {kind}")
+    lake.ask("ALTER TABLE THIS DROP COLUMN by_name.value.x")
+    lake.ask("ALTER TABLE THIS ADD COLUMN by_name.value.x string FIRST")
+    lake.ask("ALTER TABLE THIS ALTER COLUMN price TYPE decimal(20, 2)")
+    lake.ask("ALTER TABLE THIS ALTER COLUMN inner.b TYPE double")
+    lake.ask("ALTER TABLE THIS ALTER COLUMN id TYPE bigint")
+    lake.ask("ALTER TABLE THIS ALTER COLUMN was_value FIRST")
+
+    (row,) = lake.ask("SELECT * FROM THIS")
+    assert row == {
+        "was_value": "first",
+        "id": 1,
+        "price": 1.25,
+        "inner": {"was_a": "first", "b": 0.5},
+        "tags": [{"was_x": "first", "y": ["first"]}],
+        "by_name": {"first": {"y": 7}},
+    }
+
+    columns = (
+        "id, value, price, named_struct('was_a', 'was', 'b', 0.5D, 'a', inner.a) inner, "
+        "array(named_struct('was_x', 'was', 'y', tags[0].y, 'x', tags[0].x)) tags, "
+        "map('second', named_struct('x', by_name['second'].x, 'y', 7)) by_name"
+    )
+    write("second")
+    lake.ask("ALTER TABLE THIS DROP COLUMN value")
+    lake.ask("ALTER TABLE THIS RENAME COLUMN was_value TO value")
+    found = lake.ask("SELECT id, value, inner, tags, by_name FROM THIS ORDER BY value NULLS FIRST")
+    second, first = found
+    assert first["value"] == "first"
+    assert second == {
+        "id": 1,
+        "inner": {"was_a": "was", "b": 0.5, "a": "second"},
+        "tags": [{"was_x": "was", "y": ["second"], "x": "second"}],
+        "by_name": {"second": {"x": "second", "y": 7}},
+    }
+
+
+def test_a_key_is_found_under_its_new_name_and_not_in_a_column_with_its_old_one(query: Query, lake: Lake) -> None:
+    lake.ask("CREATE TABLE THIS (id int, value string) USING iceberg TBLPROPERTIES ('format-version' = '2')")
+
+    def upsert(key: str, value: str) -> None:
+        lake.options = {"mode": "upsert", "keyColumns": key}
+        row = query.spark.sql(f"SELECT 1 {key}, '{value}' value")
+        lake.write(lambda sink: query.write_rows(sink, row))
+
+    upsert("id", "first")
+    upsert("id", "second")
+    lake.ask("ALTER TABLE THIS RENAME COLUMN id TO number")
+    lake.ask("ALTER TABLE THIS ADD COLUMN id int")
+    assert lake.ask("SELECT * FROM THIS") == [{"number": 1, "value": "second"}]
+
+    upsert("number", "third")
+    assert lake.ask("SELECT * FROM THIS") == [{"number": 1, "value": "third"}]
+
+    upsert("id", "fourth")
+    upsert("id", "fifth")
+    found = lake.ask("SELECT * FROM THIS ORDER BY value")
+    assert found == [{"id": 1, "value": "fifth"}, {"number": 1, "value": "third"}]
+
+
+def test_field_ids_that_the_dataframe_has_from_another_file_mean_nothing(query: Query, lake: Lake) -> None:
+    lake.ask(
+        "CREATE TABLE THIS (a string, b string, s struct<x: string, y: string>, l array<struct<x: string, y: string>>) "
+        "USING iceberg"
+    )
+    one = query.spark.sql(
+        "SELECT 'a' a, 'b' b, named_struct('x', 'x', 'y', 'y') s, array(named_struct('x', 'x', 'y', 'y')) l"
+    )
+    fields = ((2, "a", "string"), (1, "b", "string"), (3, "s", _struct(6, 5)), (4, "l", _array(_struct(8, 7))))
+    schema = StructType.fromJson({"type": "struct", "fields": [_field(*field) for field in fields]})
+    swapped = query.spark.createDataFrame(one.rdd, schema)
+    assert swapped.schema["a"].metadata == {"parquet.field.id": 2}
+    lake.write(lambda sink: query.write_rows(sink, swapped))
+    lake.write(
+        lambda sink: query.write_rows(sink, swapped.withMetadata("a", {"__CHAR_VARCHAR_TYPE_STRING": "char(3)"}))
+    )
+
+    pair = {"x": "x", "y": "y"}
+    assert lake.ask("SELECT * FROM THIS") == [{"a": "a", "b": "b", "s": pair, "l": [pair]}] * 2
+
+
+def _field(field_id: int, name: str, kind: Any) -> dict[str, Any]:
+    return {"name": name, "type": kind, "nullable": True, "metadata": {"parquet.field.id": field_id}}
+
+
+def _struct(x: int, y: int) -> dict[str, Any]:
+    return {"type": "struct", "fields": [_field(x, "x", "string"), _field(y, "y", "string")]}
+
+
+def _array(element: Any) -> dict[str, Any]:
+    return {"type": "array", "elementType": element, "containsNull": True}
+
+
+LONG = "repeat('é', 3000)"
+
+
+def test_bounds_of_texts_and_bytes_never_hide_a_row(query: Query, lake: Lake) -> None:
+    """Filters in Iceberg's own reader, by values whose bounds cannot be cut in the plain way."""
+    lake.ask("CREATE TABLE THIS (id int, text string, bytes binary, required string NOT NULL) USING iceberg")
+    texts = ["x" * 15 + "\ud7ff" + "more", "\U0010ffff" * 17, "y" * 15 + "\U0010ffff" + "z", "", "z" * 16 + "!"]
+    for number, text in enumerate(texts):
+        raw = text.encode().hex() if number else "ff" * 20
+        rows = f"SELECT {number} id, '{text}' text, x'{raw}' bytes, {LONG} required"
+        row = query.spark.sql(rows).selectExpr("id", "text", "bytes", "if(id < 0, null, required) required")
+        lake.write(lambda sink, row=row: query.write_rows(sink, row))  # type: ignore[misc]
+
+    for number, text in enumerate(texts):
+        raw = text.encode().hex() if number else "ff" * 20
+        for where in (f"text = '{text}'", f"text >= '{text}'", f"bytes = x'{raw}'", f"required = {LONG}"):
+            assert {"id": number} in lake.ask(f"SELECT id FROM THIS WHERE {where}"), where

@@ -5,25 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from datetime import datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, TableProperties
-from pyiceberg.types import LongType
+from pyiceberg.types import DecimalType, LongType, StringType
+from pyspark.sql import SparkSession
 
-from lakes import BEFORE_THE_DECISION, BEHIND_THE_DECISION, IcebergWorld, create_iceberg
+from lakes import BEFORE_THE_DECISION, BEHIND_THE_DECISION, ArrowJob, IcebergWorld, create_iceberg, iceberg_entries
 from oncelog.crash_points import CrashPoint
-from oncelog.errors import BatchRefusedError, CorruptDataError, NotPreparedError, RunSupersededError
+from oncelog.errors import BatchRefusedError, CorruptDataError, InvalidRecordError, NotPreparedError, RunSupersededError
 from oncelog.metadata import open_metadata
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, always_at, at, stop
-from oncelog_tables import place
+from oncelog_tables import iceberg_metrics, place
+from oncelog_tables.columns import WrittenColumn
 from oncelog_tables.crash_points import TablesCrashPoint
 from oncelog_tables.errors import TableChangedError, TableUnavailableError
 from oncelog_tables.iceberg_tables import BATCHES
+from oncelog_tables.jobs import SparkJob
 
 pytestmark = pytest.mark.usefixtures("spark")  # it finds files
 
@@ -202,8 +208,6 @@ def partition(world: IcebergWorld) -> None:
     [
         (replace_table, "another table has taken the place"),
         (drop_table, "the catalog has no such table"),
-        (rename_column, "no such column"),
-        (partition, "partitioned in another way"),
     ],
 )
 def test_a_table_that_changed_is_named_before_the_decision_and_behind_it(
@@ -214,8 +218,6 @@ def test_a_table_that_changed_is_named_before_the_decision_and_behind_it(
 
     if do is drop_table:
         create_iceberg(world.catalog, world.table, world.schema)
-    if do in {rename_column, partition}:
-        replace_table(world)
     with (
         at(CrashPoint.ROUND_DECIDED, lambda: do(world)),
         pytest.raises(TableChangedError, match=f"no longer takes the files of a decided batch: .*{said}"),
@@ -223,15 +225,154 @@ def test_a_table_that_changed_is_named_before_the_decision_and_behind_it(
         world.run(0, FIRST, "run-2")
 
 
+def unpartition(world: IcebergWorld) -> None:
+    change(world, lambda table: table.update_spec().remove_field("value").commit())
+
+
 @pytest.mark.in_turn("tables")
-def test_a_column_that_is_renamed_back_is_mended(world: IcebergWorld) -> None:
-    with at(CrashPoint.ROUND_DECIDED, lambda: rename_column(world)), pytest.raises(TableChangedError):
+@pytest.mark.parametrize(("first", "then"), [(None, partition), (partition, unpartition)])
+def test_files_are_added_as_they_are_parted_if_the_partitions_change_before_the_commit(
+    world: IcebergWorld,
+    spark: SparkSession,
+    first: Callable[[IcebergWorld], None] | None,
+    then: Callable[[IcebergWorld], None],
+) -> None:
+    """A batch that is not decided yet is written again."""
+    rows = spark.createDataFrame([(value,) for value in FIRST], "value string")
+
+    def begin() -> None:
+        replace_table(world)
+        if first is not None:
+            first(world)
+
+    begin()
+    with at(TablesCrashPoint.DURABLE, lambda: then(world)), pytest.raises(NotPreparedError, match="another way now"):
+        world.run_job(0, SparkJob(rows))
+    begin()
+    spec = world.loaded().spec().spec_id
+
+    with at(CrashPoint.ROUND_DECIDED, lambda: then(world)):
+        world.run_job(0, SparkJob(rows), "run-2")
+
+    table = world.loaded()
+    assert table.spec().spec_id != spec
+    assert {entry.spec for entry in iceberg_entries(table.metadata_location)} == {spec}
+    for value in FIRST:
+        assert table.scan(row_filter=f"value = '{value}'").to_arrow().to_pylist() == [{"value": value}]
+
+
+def rename_column_and_add_another(world: IcebergWorld) -> None:
+    rename_column(world)
+    change(world, lambda table: table.update_schema().add_column("value", StringType()).commit())
+
+
+def drop_column(world: IcebergWorld) -> None:
+    change(world, lambda table: table.update_schema().add_column("more", LongType()).delete_column("value").commit())
+
+
+def drop_column_and_add_it_again(world: IcebergWorld) -> None:
+    change(world, lambda table: table.update_schema().delete_column("value").commit())
+    change(world, lambda table: table.update_schema().add_column("value", StringType()).commit())
+
+
+@pytest.mark.in_turn("tables")
+@pytest.mark.parametrize(
+    ("do", "said", "found"),
+    [
+        (rename_column, "no such column", {"other": list(FIRST)}),
+        (rename_column_and_add_another, "another column of the same name", {"other": list(FIRST), "value": None}),
+        (drop_column, "no such column", {"more": None}),
+        (drop_column_and_add_it_again, "another column of the same name", {"value": None}),
+    ],
+)
+def test_rows_stay_in_their_columns_if_these_change_before_the_commit(
+    world: IcebergWorld, do: Callable[[IcebergWorld], None], said: str, found: dict[str, list[str] | None]
+) -> None:
+    """A batch that is not decided yet is written again; one that is decided is right by the ids in its files."""
+    with at(TablesCrashPoint.DURABLE, lambda: do(world)), pytest.raises(NotPreparedError, match=said):
         world.run(0, FIRST)
-    change(world, lambda table: table.update_schema().rename_column("other", "value").commit())
-    change(world, lambda table: table.update_schema().add_column("more", LongType()).commit())
+    replace_table(world)
+
+    with at(CrashPoint.ROUND_DECIDED, lambda: do(world)):
+        world.run(0, FIRST, "run-2")
+
+    rows = world.loaded().scan().to_arrow()
+    expected: dict[str, list[Any]] = {name: values or [None] * len(FIRST) for name, values in found.items()}
+    assert {name: sorted(rows[name].to_pylist(), key=str) for name in rows.column_names} == expected
+
+
+@pytest.mark.in_turn("tables")
+def test_a_type_that_is_widened_before_the_commit_widens_the_values(world: IcebergWorld) -> None:
+    world.schema = pa.schema({"id": pa.int32(), "price": pa.decimal128(5, 2)})
+    replace_table(world)
+
+    def widen() -> None:
+        def update(table: Table) -> None:
+            update = table.update_schema().update_column("id", field_type=LongType())
+            update.update_column("price", field_type=DecimalType(20, 2)).commit()
+
+        change(world, update)
+
+    with at(CrashPoint.ROUND_DECIDED, widen):
+        world.run_job(0, ArrowJob(pa.table({"id": [1], "price": [Decimal("1.25")]}, world.schema)))
+
+    assert world.loaded().scan().to_arrow().to_pylist() == [{"id": 1, "price": Decimal("1.25")}]
+
+
+@pytest.mark.in_turn("tables")
+def test_a_column_that_must_have_values_since_the_decision_is_refused_until_it_need_not(world: IcebergWorld) -> None:
+    def require(is_required: bool) -> None:
+        change(
+            world,
+            lambda table: (
+                table.update_schema(allow_incompatible_changes=True)
+                .update_column("value", required=is_required)
+                .commit()
+            ),
+        )
+
+    with at(CrashPoint.ROUND_DECIDED, lambda: require(True)), pytest.raises(TableChangedError, match="without a value"):
+        world.run(0, FIRST)
+    require(False)
 
     assert world.run(0, FIRST, "run-2").is_replay
     assert world.holds(FIRST)
+
+
+@pytest.mark.in_turn("tables")
+def test_a_batch_that_an_older_oncelog_decided_is_committed_by_names(
+    world: IcebergWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files have no field ids, so the commit gives the table a name mapping."""
+    with monkeypatch.context() as patched:
+        patched.setattr(WrittenColumn, "metadata", {})
+        patched.setattr(iceberg_metrics, "check_ids", lambda *_: None)
+        patched.setattr(ArrowJob, "has_ids", False)
+        die(world, CrashPoint.ROUND_DECIDED)
+
+    assert world.run(0, FIRST, "run-2").is_replay
+
+    assert TableProperties.DEFAULT_NAME_MAPPING in world.loaded().properties
+    assert sorted(world.loaded().scan().to_arrow()["value"].to_pylist()) == list(FIRST)
+
+
+@pytest.mark.in_turn("tables")
+def test_rows_that_the_metadata_cannot_describe_are_refused_before_the_decision(
+    world: IcebergWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def overflow(*_: object, **__: object) -> DataFile:
+        raise OverflowError("too large")
+
+    before = set(world.folder.rglob("*.avro"))
+    with monkeypatch.context() as patched:
+        patched.setattr(DataFile, "from_args", overflow)
+        with pytest.raises(InvalidRecordError, match=r"cannot describe the rows.*OverflowError: too large"):
+            world.run(0, FIRST)
+    assert set(world.folder.rglob("*.avro")) == before
+
+    assert not world.run(0, FIRST, "run-2").is_replay
+    assert world.holds(FIRST)
+    assert world.left() == []
 
 
 @pytest.mark.in_turn("tables")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog import load_catalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import (
@@ -55,6 +57,10 @@ SELECT true flag, 1 id, -7L long, 'ab/c=d' text, date'1969-12-31' day,
  timestamp'1969-12-31 23:59:59.999999Z' at, timestamp_ntz'1969-12-31 23:59:59.999999' local
 UNION ALL SELECT false, 2, 25, '', date'2026-03-01', timestamp'2026-03-01 00:00:00Z', timestamp_ntz'2026-03-01 13:00:00'
 UNION ALL SELECT null, 3, null, null, null, null, null
+UNION ALL SELECT true, 4, 9223372036854775807L, '\U0010ffff\ud7ff', date'9999-12-31',
+ timestamp'9999-12-31 23:59:59.999999Z', timestamp_ntz'9999-12-31 23:59:59.999999'
+UNION ALL SELECT true, 5, -9223372036854775799L, '__HIVE_DEFAULT_PARTITION__', date'0001-01-01',
+ timestamp'0001-01-01 00:00:00Z', timestamp_ntz'0001-01-01 00:00:00.000001'
 """
 
 
@@ -164,3 +170,24 @@ def test_a_type_that_spark_does_not_write_is_refused(query: IcebergQuery) -> Non
 
     with pytest.raises(UsageError, match=r"Spark's parquet writer has no such type.*column='id', type='uuid'"):
         query.run_into(query.sink())
+
+
+def test_a_partition_that_was_dropped_from_a_table_of_version_1_has_no_value(query: IcebergQuery) -> None:
+    """The format keeps it in the spec, with a transform that makes nothing of any value."""
+    by = spec((1, IDENTITY), (4, IDENTITY))
+    schema = Schema(*(field for field in PARTITIONED.fields if field.field_id in {1, 2, 4}))
+    create_iceberg(query.catalog, TABLE, schema, partition_spec=by, properties={"format-version": "1"})
+    with closing(load_catalog("lake", **query.catalog)) as catalog:
+        table = catalog.load_table(TABLE)
+        table.update_spec().remove_field("p0").commit()
+        assert repr(table.spec().fields[0].transform) == "VoidTransform()"
+        query.write_rows(query.sink(), query.spark.sql("SELECT true flag, 1 id, 'a' text"))
+
+        (file,) = iceberg_files(query.metadata)
+        assert file["partition"] == {"p0": None, "p1": "a"}
+        rows = catalog.load_table(TABLE).scan(row_filter="text = 'a'").to_arrow().to_pylist()
+        assert rows == [{"flag": True, "id": 1, "text": "a"}]
+
+        catalog.load_table(TABLE).update_schema().delete_column("flag").commit()
+        with pytest.raises(UsageError, match=r"a partition whose column was dropped.*partition='p0'"):
+            query.write_rows(query.sink(), query.spark.sql("SELECT 2 id, 'b' text"))

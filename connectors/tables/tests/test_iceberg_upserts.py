@@ -115,13 +115,24 @@ def test_a_pyiceberg_that_would_leave_the_deletes_out_commits_nothing(
 ) -> None:
     """As if a newer one no longer called the method in which they are added."""
     world.run_job(0, job(_1="a"))
-    with monkeypatch.context() as patched:
+
+    def leave_out(patched: pytest.MonkeyPatch) -> None:
         patched.setattr(ReplacingRows, "_process_manifests", _FastAppendFiles._process_manifests)
-        with pytest.raises(TableChangedError, match="pyiceberg leaves the deletes out of a snapshot"):
+
+    said = "pyiceberg leaves the deletes out of a snapshot"
+    with monkeypatch.context() as patched:
+        leave_out(patched)
+        with pytest.raises(UsageError, match=said):
             world.run_job(1, job(_1="b"))
+    with (
+        monkeypatch.context() as patched,
+        at(CrashPoint.ROUND_DECIDED, lambda: leave_out(patched)),
+        pytest.raises(TableChangedError, match=said),
+    ):
+        world.run_job(1, job(_1="b"), "run-2")
     assert values_in(world) == [(1, "a")]
 
-    assert world.run_job(1, job(_1="b"), "run-2").is_replay
+    assert world.run_job(1, job(_1="b"), "run-3").is_replay
     assert values_in(world) == [(1, "b")]
 
 
