@@ -40,7 +40,7 @@ _MARK = f"{_DEFAULT_PREFIX}."
 def request_of(options: SinkOptions, name: str) -> BatchRequest:
     """The request of a batch write to its ledger; `name` is unique to the write."""
     writer = f"{_MARK}{name}"
-    return BatchRequest(f"{_below(options)}{name}", writer, options.topic or "", writer, 0, writer)
+    return BatchRequest(f"{_below(options)}{name}", writer, options.topic or "", writer, 0, writer, call_id=name)
 
 
 def _below(options: SinkOptions) -> str:

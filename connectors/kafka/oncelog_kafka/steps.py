@@ -23,6 +23,7 @@ from oncelog.spark.kit.context import BatchContext
 from oncelog.spark.kit.driver import batch_request
 from oncelog.spark.kit.options import Use
 from oncelog.spark.kit.target import Batch, BatchReport
+from oncelog.spark.kit.warning import warn_without_prefix
 from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_kafka import batch_writes, columns, connections, outcomes, source_offsets, stepwise, whole_reads
 from oncelog_kafka import options as sink_options
@@ -129,6 +130,8 @@ class _Asked:
 
 def _plan(asked: _Asked) -> Answer:
     target = asked.target
+    if asked.is_stream and asked.batch.request.batch_id == 0:  # each step runs in a process of its own
+        warn_without_prefix(asked.options, asked.batch.request.query_id)
     if not asked.is_stream:
         batch_writes.finish_others(target.brokers, target.store, asked.options)
     if asked.request.get("lease") is not None:

@@ -154,6 +154,23 @@ def test_a_sink_whose_topic_changed_is_told_so_and_goes_on_under_another_name(wo
     assert (world.values(), values(world.broker, new)) == (["a"], ["b"])
 
 
+def test_a_batch_write_in_a_foreach_batch_function_is_refused(world: World) -> None:
+    """A failure after it would make Spark run the batch again, which appends its rows again."""
+    given = options(world.broker, world.folder, topic=world.topic)
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        batch.write.format("oncelog-kafka").options(**given).save()
+
+    world.add("a", "b")
+    for _ in range(2):
+        with pytest.raises(StreamingQueryException, match=r"not exactly once.*call oncelog_kafka\.sink"):
+            run_available(world.rows().writeStream.foreachBatch(write), world.checkpoint)
+    assert world.values() == []
+
+    run_available(world.by_function(), world.checkpoint)
+    assert world.values() == ["a", "b"]
+
+
 def test_a_query_moves_from_sparks_own_sink_on_its_checkpoint(world: World) -> None:
     world.add("a", "b")
     rows = world.rows().writeStream.format("console")  # any other sink: Spark's Kafka connector is no part of PySpark

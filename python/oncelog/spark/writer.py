@@ -24,13 +24,21 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from oncelog.errors import BatchRefusedError, InvalidOptionError, OutcomeUnknownError, RetriableError, ensure
+from oncelog.errors import (
+    BatchRefusedError,
+    InvalidOptionError,
+    OutcomeUnknownError,
+    RetriableError,
+    UsageError,
+    ensure,
+)
 from oncelog.log import generations
 from oncelog.ports import ZnodeStore
 from oncelog.spark import group_offsets, jvm_tasks, schema
 from oncelog.spark.kit import context
 from oncelog.spark.kit.driver import BatchDriver, batch_request
 from oncelog.spark.kit.target import Batch
+from oncelog.spark.kit.warning import warn_without_prefix
 from oncelog.spark.log_target import LogTarget, commit_once, write_task
 from oncelog.spark.logs import open_log
 from oncelog.spark.options import SinkOptions
@@ -138,6 +146,8 @@ class StreamWriter(_Writer, DataSourceArrowWriter, DataSourceStreamWriter):
         runs = {message.run_id for message in sent}
         if len(runs) != 1 or None in runs:
             raise BatchRefusedError("the tasks of a micro-batch name no single run", runs=sorted(map(str, runs)))
+        if batch_id == 0:  # each batch is committed in a process of its own
+            warn_without_prefix(options, batch.query_id)
         request = batch_request(options, batch, str(runs.pop()))
         target = _target_of(options)
         cluster_id = target.log.cluster_id
@@ -163,7 +173,9 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         try:
-            written = [piece for message in _messages(messages) for piece in message.written]
+            sent = _messages(messages)
+            _refuse_micro_batches(sent)
+            written = [piece for message in sent for piece in message.written]
             commit_once(open_log(self._options.path, self._options.znodes), written)
         finally:
             self._release(messages)
@@ -171,3 +183,14 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Release the holds; collection then deletes the tasks' files."""
         self._release(messages)
+
+
+def _refuse_micro_batches(sent: Sequence[TaskMessage]) -> None:
+    """Refuse a write whose tasks ran for a streaming query: a replay of the batch would append its rows again."""
+    queries = {message.query_id for message in sent} - {None}
+    if queries:
+        raise UsageError(
+            "a batch write in a foreachBatch function is not exactly once: when Spark runs the batch again, it appends "
+            "its rows again; call oncelog.spark.sink(...) in the function, with the DataFrame and the batch id",
+            query_id=queries.pop(),
+        )

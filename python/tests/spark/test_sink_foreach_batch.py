@@ -21,6 +21,7 @@ from tests.support.harness.waiting import until
 from tests.support.log.logs import numbered, started, state, values, write_committed
 from tests.support.spark.faults import passed_on
 from tests.support.spark.queries import copy, forget_last_commit, into, place, run_available, stream
+from tests.support.spark.writers import writing_by
 
 pytestmark = pytest.mark.sampled
 
@@ -159,6 +160,27 @@ def test_a_sink_that_is_given_another_batch_id_writes_nothing(spark: SparkSessio
     assert values(log, topic="out") == [b"a", b"b"]
 
 
+@pytest.mark.every_spark
+@pytest.mark.parametrize("writer", ["jvm", "python"])
+def test_a_batch_write_in_a_foreach_batch_function_is_refused(
+    spark: SparkSession, log: Log, tmp_path: Path, writer: str
+) -> None:
+    """A failure after it would make Spark run the batch again, which appends its rows again."""
+
+    def write_by_name(df: DataFrame, batch_id: int) -> None:
+        df.write.format("oncelog").options(**place(log), topic="out").mode("append").save()
+
+    rows = lines(spark, tmp_path / "in", "a", "b").repartition(2)
+    with writing_by(spark, writer):
+        for _ in range(2):
+            with pytest.raises(StreamingQueryException, match=r"not exactly once.*call oncelog\.spark\.sink"):
+                run_available(rows.writeStream.foreachBatch(write_by_name), tmp_path / "ck")
+    assert values(log, topic="out") == []
+
+    run_available(rows.writeStream.foreachBatch(oncelog.spark.sink(**place(log), topic="out")), tmp_path / "ck")
+    assert sorted(filter(None, values(log, topic="out"))) == [b"a", b"b"]
+
+
 @pytest.mark.parametrize("ahead", [0, 1])
 def test_the_batch_id_is_compared_in_a_thread_of_the_users_own_too(
     spark: SparkSession, log: Log, tmp_path: Path, ahead: int
@@ -176,6 +198,43 @@ def test_the_batch_id_is_compared_in_a_thread_of_the_users_own_too(
     else:
         run_available(writer, tmp_path / "ck")
     assert values(log, topic="out") == ([] if ahead else [b"a"])
+
+
+# What people are told -------------------------------------------------------------------------------------------------
+
+
+def test_a_sink_without_a_prefix_warns_once_a_start_and_names_one_that_keeps_its_history(
+    spark: SparkSession, log: Log, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for text in ("a", "b", "c"):
+        rows = lines(spark, tmp_path / "in", text)
+    sink = oncelog.spark.sink(**place(log), topic="out")
+    query = run_available(rows.writeStream.foreachBatch(sink), tmp_path / "ck")
+
+    (warning,) = [record.getMessage() for record in caplog.records if "transactionalIdPrefix" in record.getMessage()]
+    prefix = warning.rpartition("transactionalIdPrefix=")[2]
+    assert prefix == query.id
+
+    caplog.clear()
+    named = oncelog.spark.sink(**place(log), topic="out", transactionalIdPrefix=prefix)
+    forget_last_commit(tmp_path / "ck")
+    run_available(rows.writeStream.foreachBatch(named), tmp_path / "ck")
+    assert [record for record in caplog.records if "transactionalIdPrefix" in record.getMessage()] == []
+    with pytest.raises(StreamingQueryException, match="this query's checkpoint was deleted"):
+        run_available(rows.writeStream.foreachBatch(named), tmp_path / "new")
+    assert values(log, topic="out") == [b"a", b"b", b"c"]
+
+
+def test_an_error_is_logged_in_one_line_of_its_own(
+    spark: SparkSession, log: Log, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = lines(spark, tmp_path / "in", "a").selectExpr("value AS other")
+    with pytest.raises(StreamingQueryException):
+        run_available(rows.writeStream.foreachBatch(oncelog.spark.sink(**place(log), topic="out")), tmp_path / "ck")
+
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "oncelog.spark.sink"]
+    assert line.startswith("InvalidRecordError: the rows lack a column of the sink")
+    assert "\n" not in line
 
 
 # The driver's process -------------------------------------------------------------------------------------------------

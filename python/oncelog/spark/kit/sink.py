@@ -27,6 +27,7 @@ from oncelog.spark.kit.driver import BatchDriver, batch_request
 from oncelog.spark.kit.jvm import JobNames
 from oncelog.spark.kit.options import HistoryOptions
 from oncelog.spark.kit.target import Batch, BatchReport, Target
+from oncelog.spark.kit.warning import errors_in_one_line, warn_without_prefix
 from oncelog.spark.versions import refuse_connect
 
 O = TypeVar("O", bound=HistoryOptions)  # noqa: E741 - options
@@ -48,6 +49,7 @@ class ForeachBatchSink(ABC, Generic[O, T]):
     def __init__(self, options: O) -> None:
         self.options = options
         self._target: T | None = None
+        self._has_warned = False
         self.last_report: BatchReport | None = None
 
     def __repr__(self) -> str:
@@ -64,7 +66,7 @@ class ForeachBatchSink(ABC, Generic[O, T]):
                 not that of the batch that Spark is running.
         """
         refuse_connect(self.format_name, is_connect=type(df).__module__.startswith("pyspark.sql.connect."))
-        with context.short_when_stopped(df), watching.told(self, df):
+        with context.short_when_stopped(df), watching.told(self, df), errors_in_one_line():
             self._write(df, batch_id)
 
     def _write(self, df: DataFrame, batch_id: int) -> None:
@@ -112,6 +114,9 @@ class ForeachBatchSink(ABC, Generic[O, T]):
 
     def _asked(self, rows: DataFrame, batch: BatchContext, target: T) -> Batch[Any]:
         """A batch for the target."""
+        if not self._has_warned:
+            warn_without_prefix(self.options, batch.query_id)
+            self._has_warned = True
         return Batch(
             batch_request(self.options, batch, batch.run_id),
             self._job(rows),
@@ -138,7 +143,7 @@ class ForeachBatchSink(ABC, Generic[O, T]):
         raise BatchRefusedError("this sink keeps no consumer group; leave groupId out", group_id=self.options.group_id)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_target": None, "last_report": None}
+        return {**self.__dict__, "_target": None, "_has_warned": False, "last_report": None}
 
 
 def finish_replay(df: DataFrame, batch: BatchContext, report: BatchReport) -> None:

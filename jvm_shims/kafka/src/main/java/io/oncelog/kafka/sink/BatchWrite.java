@@ -8,6 +8,7 @@ import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SQLContext;
 import org.apache.spark.sql.SaveMode;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.sources.BaseRelation;
 import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
@@ -22,6 +23,7 @@ public final class BatchWrite {
       throw new IllegalArgumentException(
           "a topic can only be appended to; leave the mode out, or use mode(\"append\"); mode=" + mode);
     }
+    refuseMicroBatch(rows);
     PythonSteps python = new PythonSteps(rows.schema(), CollectionConverters.asJava(options));
     ObjectNode request = PythonSteps.newObject();
     request.put("speculates", context.sparkContext().getConf().getBoolean("spark.speculation", false));
@@ -37,6 +39,17 @@ public final class BatchWrite {
     request.put("job_ms", TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began));
     python.ask("commit", request);
     return relation(context, rows.schema());
+  }
+
+  /** When Spark runs a micro-batch again, a batch write appends its rows again. */
+  private static void refuseMicroBatch(Dataset<Row> rows) {
+    SparkSession session = (SparkSession) rows.sparkSession();
+    boolean isOnItsThread = session.sparkContext().getLocalProperty(RunningQuery.QUERY_ID) != null;
+    if (isOnItsThread || RunningQuery.of(session, -1) != null) {
+      throw new IllegalArgumentException(
+          "a batch write in a foreachBatch function is not exactly once: when Spark runs the batch again, it appends "
+              + "its rows again; call oncelog_kafka.sink(...) in the function, with the DataFrame and the batch id");
+    }
   }
 
   private static BaseRelation relation(SQLContext context, StructType schema) {

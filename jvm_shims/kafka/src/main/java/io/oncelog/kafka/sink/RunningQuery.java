@@ -20,9 +20,12 @@ import org.apache.spark.sql.classic.SparkSession;
  */
 record RunningQuery(Object execution, long batchId, String defaultPlace, Configuration hadoop) {
 
+  /** The local property of a query's thread, and of its tasks. */
+  static final String QUERY_ID = "sql.streaming.queryId";
+
   /** The query whose tasks this thread is about to start. */
   static RunningQuery ofThisThread(SparkContext context) {
-    UUID id = UUID.fromString(context.getLocalProperty("sql.streaming.queryId"));
+    UUID id = UUID.fromString(context.getLocalProperty(QUERY_ID));
     long batchId = Long.parseLong(context.getLocalProperty("streaming.sql.batchId"));
     SparkSession session = (SparkSession) org.apache.spark.sql.SparkSession.active();
     Map<?, ?> running = session.sharedState().activeStreamingQueries();
