@@ -14,8 +14,11 @@ from pyspark.sql import SparkSession
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import BatchRefusedError, CorruptDataError, RoundAbortedError, RunSupersededError
 from oncelog.metadata import open_metadata
+from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark.kit import staged_names
+from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.staging import StagingAttempt
+from oncelog.spark.kit.target import Batch
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, at, stop
 from oncelog_search import manifests
 from oncelog_search.crash_points import SearchCrashPoint
@@ -297,6 +300,21 @@ def test_a_batch_goes_where_its_decision_says_whatever_the_options_say_later(wor
     assert world.visible() == []
     world.index = decided_for
     assert world.holds(FIRST)
+
+
+def test_a_ledger_that_lacks_a_querys_first_batch_is_refused(world: SearchWorld, tmp_path: Path) -> None:
+    """Spark may not have recorded it, and a query that never wrote anything may begin with any ledger."""
+    world.run(0, FIRST)
+    world.store.close()
+    world.store = open_metadata(str(tmp_path / "another"))
+
+    with pytest.raises(BatchRefusedError, match=r"the history of this query is in another ledger.*batch_id=0"):
+        world.run(0, FIRST, "run-2")
+    assert world.holds(FIRST)
+
+    other = BatchRequest(world.prefix, "another query", "sink", "run-3", 0, "offsets of 0")
+    BatchDriver(world.target()).run(Batch(other, world.job(SECOND)))
+    assert world.holds(FIRST, SECOND)
 
 
 def test_a_ledger_that_lacks_the_history_is_refused(world: SearchWorld, tmp_path: Path) -> None:

@@ -48,6 +48,10 @@ class StepRunner(Protocol):
     def __call__(self, step: Callable[[ZnodeView], T], /) -> T: ...
 
 
+def _nothing_to_check(_: ZnodeView, __: QueryLedger | None) -> None:
+    pass
+
+
 class BatchSteps(Generic[R]):
     """The steps of one run of a query on one batch.
 
@@ -63,12 +67,17 @@ class BatchSteps(Generic[R]):
         self.request = request
         self._run_joined = joined or self.run
 
-    def begin(self, new_record: Callable[[int, str, R | None], R]) -> OpenRound[R] | None:
+    def begin(
+        self,
+        new_record: Callable[[int, str, R | None], R],
+        check: Callable[[ZnodeView, QueryLedger | None], None] = _nothing_to_check,
+    ) -> OpenRound[R] | None:
         """Plan the batch; the same step aborts the previous round if it is undecided.
 
         Args:
             new_record: makes the record of the new round from its number, its nonce, and the record of the previous
                 round, if that still exists.
+            check: called in the step before anything is planned, with the ledger; if it raises, nothing is planned.
 
         Returns:
             the open round; None if the batch was decided before.
@@ -80,7 +89,7 @@ class BatchSteps(Generic[R]):
         reach(CrashPoint.SINK_PLAN)
 
         def plan(query_ids: QueryIds | None) -> OpenRound[R] | None:
-            return self._run_joined(lambda view: self._begin(view, nonce, new_record, query_ids))
+            return self._run_joined(lambda view: self._begin(view, nonce, new_record, check, query_ids))
 
         opened = former_names.planning(self.store, self.kind, plan)
         reach(CrashPoint.SINK_PLANNED)
@@ -209,6 +218,7 @@ class BatchSteps(Generic[R]):
         view: ZnodeView,
         nonce: str,
         new_record: Callable[[int, str, R | None], R],
+        check: Callable[[ZnodeView, QueryLedger | None], None],
         query_ids: QueryIds | None,
     ) -> OpenRound[R] | None:
         kind, request = self.kind, self.request
@@ -216,6 +226,7 @@ class BatchSteps(Generic[R]):
         current = None if ledger is None else kind.read_round(view, request.prefix, ledger.current_round)
         if ledger is not None and current is not None and current.nonce == nonce:
             return OpenRound(ledger.current_round, current)  # an earlier try of this step succeeded
+        check(view, ledger)
         verdict = batch_ledger.plan_batch(ledger, request)
         kind.put(view, request.prefix, verdict.ledger, is_new=ledger is None)
         if isinstance(verdict, AlreadyDecided):

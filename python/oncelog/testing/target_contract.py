@@ -84,10 +84,11 @@ class TargetWorld(ABC):
 
     def remove_staged(self, attempt: str) -> None:
         """Remove by hand what an attempt has staged; nothing else removes it after the batch was given up."""
-        request = BatchRequest(self.prefix, "query", "sink", "run-1", -1, "")
+        request = BatchRequest(self.prefix, "query", "sink", "run-2", -1, "")
         found = self.target().attempt(Batch(request, self.job([])))
         if isinstance(found, ReceiptsAttempt):
             found._place.discard(attempt)
+            found.finish()
 
     def holds(self, *batches: Sequence[str]) -> bool:
         """Whether a reader sees exactly these batches, each value once."""

@@ -1418,6 +1418,30 @@ LEDGER = [
         ("unit/protocol/test_batch_ledger.py::test_a_replay_of_the_last_batch_after_a_restart_is_in_the_log_already",),
     ),
     Fault(
+        "a takeover of a store of two functions overtakes a decision",
+        "spark/kit/once.py",
+        "            if _is_unfinished(record):\n                raise",
+        "            if False:\n                raise",
+        ("unit/spark/test_once.py::test_a_takeover_does_not_overtake_a_decision_of_the_former_driver",),
+    ),
+    Fault(
+        "a batch that is shown while it is given up is recorded as missing",
+        "spark/kit/receipts.py",
+        "            note_shown(view, kind, prefix, number)\n",
+        "            pass\n",
+        (
+            "unit/spark/test_target_contracts.py::"
+            "test_a_batch_that_is_shown_while_an_operator_gives_it_up_is_recorded_as_visible",
+        ),
+    ),
+    Fault(
+        "an error of a library leaves a commit as it is",
+        "spark/kit/decided.py",
+        "    except Exception as problem:\n        raise NotCommittedError(",
+        "    except ZeroDivisionError as problem:\n        raise NotCommittedError(",
+        ("unit/spark/test_target_contracts.py",),
+    ),
+    Fault(
         "a decision is taken again behind a lost answer",
         "ledger/batches.py",
         "if found is not None and found.outcome is Outcome.COMMIT and found.nonce == round_.record.nonce:",

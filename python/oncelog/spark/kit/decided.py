@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from oncelog.crash_points import StoppedHereError
 from oncelog.errors import InvariantViolation, NotCommittedError, OncelogError, RunSupersededError
 
-ADVICE = (
+DECIDED: Final = (
     "the batch is decided, so it will be neither lost nor written again: correct this, and restart the query, which "
-    "commits the batch; if it can never be committed, give it up with `oncelog batch complete PREFIX --accept-loss`"
+    "commits the batch"
 )
+LAST_RESORT: Final = "if it can never be committed, give it up with `oncelog batch complete PREFIX --accept-loss`"
 
 MAX_PROBLEM_CHARS = 500
 """Of an error that is not oncelog's. Java's come with pages of stack traces; the cause is attached in full."""
@@ -32,12 +34,18 @@ def after_decision(batch_id: int) -> Iterator[None]:
         raise
     except OncelogError as problem:
         if "decided_batch_id" not in problem.fields:
-            problem.message = f"{problem.message}; {ADVICE}"
+            problem.message = "; ".join([problem.message, *_missing_advice(problem.message)])
             problem.fields["decided_batch_id"] = batch_id
         raise
     except Exception as problem:
         raise NotCommittedError(
-            f"a decided batch could not be completed; {ADVICE}",
+            f"a decided batch could not be completed; {DECIDED}; {LAST_RESORT}",
             problem=f"{type(problem).__name__}: {' '.join(str(problem).split())}"[:MAX_PROBLEM_CHARS],
             decided_batch_id=batch_id,
         ) from problem
+
+
+def _missing_advice(message: str) -> list[str]:
+    """What a message does not say yet. A target's own advice is more precise."""
+    found = [] if "decided" in message else [DECIDED]
+    return found if "batch complete" in message else [*found, LAST_RESORT]

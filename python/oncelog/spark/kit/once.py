@@ -15,7 +15,8 @@ from typing import Any
 
 from oncelog.errors import BatchRefusedError, UsageError
 from oncelog.ledger.kinds import LedgerKind
-from oncelog.ports import ZnodeStore
+from oncelog.ports import ZnodeStore, ZnodeView
+from oncelog.protocol.batch_ledger import BatchRequest, QueryLedger
 from oncelog.spark.kit.receipts import Receipts, ReceiptsAttempt, ReceiptsRound, receipts_ledgers
 from oncelog.spark.kit.target import Batch
 from oncelog.types import Outcome
@@ -57,22 +58,42 @@ class OnceAttempt(ReceiptsAttempt[Any]):
 
     def begin(self) -> bool:
         if self._batch.request.takeover is not None:
-            self._check_takeover()
+            self._note_written()
         return super().begin()
 
-    def _check_takeover(self) -> None:
+    def check_plan(self, view: ZnodeView, ledger: QueryLedger | None) -> None:
         """Refuse a takeover while a decided batch is not written, before the ledger forgets that it was the last one.
 
         The former query can replay it only as long as the ledger knows it: afterwards it would be written once more.
+        This is checked in the step that takes over, because the former driver may decide a batch until then.
         """
-        kind, store, asked = self._steps.kind, self._steps.store, self._batch.request
-        ledger = kind.read(store, asked.prefix)
-        if ledger is not None and ledger.query_id == asked.query_id:
-            return  # it has taken over
-        store.sync()
-        for record in kind.read_rounds(store, asked.prefix).values():
-            if record.outcome is Outcome.COMMIT and not record.is_over:
-                self._at_hand.is_to_be_written(record.names)
+        asked = self._batch.request
+        if ledger is None or ledger.query_id == asked.query_id:
+            return
+        for record in self._steps.kind.read_rounds(view, asked.prefix).values():
+            if _is_unfinished(record):
+                raise _only_its_query_has_the_rows(record.names[1], asked)
+
+    def _note_written(self) -> None:
+        """Mark decided batches as complete that were written by a driver that died before it could say so."""
+        self._steps.store.sync()
+        for number, record in self._rounds().items():
+            if _is_unfinished(record) and self._at_hand.was_written(record.names):
+                self._steps.run(lambda view, number=number: self._mark_over(view, number))  # type: ignore[misc]
+
+
+def _is_unfinished(record: ReceiptsRound) -> bool:
+    return record.outcome is Outcome.COMMIT and not record.is_over
+
+
+def _only_its_query_has_the_rows(batch_id: str, asked: BatchRequest) -> BatchRefusedError:
+    return BatchRefusedError(
+        "an earlier batch is decided and was not written, and only Spark's replay of it has its rows: start the query "
+        "with the checkpoint that replays it",
+        prefix=asked.prefix,
+        decided_batch_id=int(batch_id),
+        batch_id=asked.batch_id,
+    )
 
 
 class _AtHand:
@@ -113,19 +134,17 @@ class _AtHand:
         Raises:
             BatchRefusedError: it is not written, and its rows are those of another batch than this one.
         """
-        token, batch_id, fingerprint = names
-        if self._target.was_written(token):
+        _, batch_id, fingerprint = names
+        if self.was_written(names):
             return False
         asked = self._batch.request
         if (batch_id, fingerprint) != (str(asked.batch_id), asked.fingerprint):
-            raise BatchRefusedError(
-                "an earlier batch is decided and was not written, and only Spark's replay of it has its rows: start "
-                "the query with the checkpoint that replays it",
-                prefix=asked.prefix,
-                decided_batch_id=int(batch_id),
-                batch_id=asked.batch_id,
-            )
+            raise _only_its_query_has_the_rows(batch_id, asked)
         return True
+
+    def was_written(self, names: Sequence[str]) -> bool:
+        """Whether the rows of a decided batch are in the store."""
+        return self._target.was_written(names[0])
 
     def discard(self, attempt: str) -> None:
         """Nothing to do: nothing is written before the decision."""

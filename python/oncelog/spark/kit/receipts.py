@@ -18,6 +18,7 @@ from oncelog.ledger.batches import BatchSteps, OpenRound
 from oncelog.ledger.giving_up import note_shown
 from oncelog.ledger.kinds import LedgerKind
 from oncelog.ports import ZnodeStore, ZnodeView
+from oncelog.protocol.batch_ledger import QueryLedger
 from oncelog.spark.kit.decided import after_decision
 from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.types import Outcome
@@ -174,8 +175,17 @@ class ReceiptsAttempt(Generic[J]):
         return self._opened  # type: ignore[return-value]
 
     def has_history(self) -> bool:
-        """Whether the place itself shows that the ledger should know this query; False if it keeps no record."""
+        """Whether the place itself shows that the ledger should know this query; False if it keeps no record.
+
+        Asked for every batch whose ledger is empty: Spark may not have recorded the query's first batch.
+        """
         return False
+
+    def mark_history(self) -> None:
+        """Leave a mark of this query at the place, for `has_history`; called before a decided batch becomes visible."""
+
+    def check_plan(self, view: ZnodeView, ledger: QueryLedger | None) -> None:
+        """Refuse a batch within the step that plans it."""
 
     def staged(self) -> Sequence[str]:
         """The attempts of this prefix that the place has invisible pieces of; none if it cannot tell."""
@@ -188,7 +198,7 @@ class ReceiptsAttempt(Generic[J]):
         def new_record(_: int, nonce: str, __: ReceiptsRound | None) -> ReceiptsRound:
             return ReceiptsRound(Outcome.OPEN, asked.batch_id, asked.fingerprint, asked.run_id, nonce)
 
-        self._opened = self._steps.begin(new_record)
+        self._opened = self._steps.begin(new_record, self.check_plan)
         return self._opened is not None
 
     def kept_alive(self) -> AbstractContextManager[None]:
@@ -253,6 +263,7 @@ class ReceiptsAttempt(Generic[J]):
                 continue
             if record.outcome is Outcome.COMMIT:
                 with after_decision(record.batch_id):
+                    self.mark_history()
                     self._place.show(record.names)
             else:
                 self._place.discard(record.nonce)

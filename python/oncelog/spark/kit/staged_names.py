@@ -3,6 +3,7 @@
 _oncelog/staging/prefix=<p>/<attempt>/data/...            what Spark wrote of a batch that is under way
 _oncelog/staging/prefix=<p>/<attempt>/manifest.json       which of it belongs to the batch
 _oncelog/manifests/prefix=<p>/<batch>-<attempt>.json      the same file, once the batch is visible
+_oncelog/marks/prefix=<p>/<query id>                      a mark that the query has decided batches
 _oncelog/ledger                                           the ledger, unless znodes names another place
 """
 
@@ -16,6 +17,7 @@ from oncelog.znodes import paths
 OWN: Final = "_oncelog"
 STAGING: Final = f"{OWN}/staging"
 MANIFESTS: Final = f"{OWN}/manifests"
+MARKS: Final = f"{OWN}/marks"
 LEDGER: Final = f"{OWN}/ledger"
 
 _LONGEST: Final = 200
@@ -51,9 +53,19 @@ def manifest(prefix: str, batch_id: int, attempt: str) -> str:
     return f"{manifests(prefix)}/{batch_id:010d}-{attempt}.json"
 
 
+def mark(prefix: str, query_id: str) -> str:
+    """The mark of a query."""
+    return f"{MARKS}/{_of(prefix)}/{_short(query_id)}"
+
+
 def _of(prefix: str) -> str:
-    """The name of a prefix's folder. One that is too long is cut, and told by its hash."""
-    encoded = paths.segment(prefix)
+    """The name of a prefix's folder."""
+    return f"prefix={_short(prefix)}"
+
+
+def _short(name: str) -> str:
+    """A name as the name of a file. One that is too long is cut, and told by its hash."""
+    encoded = paths.segment(name)
     if len(encoded) > _LONGEST:
-        encoded = f"{encoded[: _LONGEST - 33]}-{hashlib.sha256(prefix.encode()).hexdigest()[:32]}"
-    return f"prefix={encoded}"
+        encoded = f"{encoded[: _LONGEST - 33]}-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+    return encoded

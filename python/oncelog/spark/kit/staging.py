@@ -58,6 +58,17 @@ class StagingFolder:
         """Whether a batch is visible."""
         return bool(self.files.names(staged_names.manifests(self._prefix)))
 
+    def has_mark(self, query_id: str) -> bool:
+        """Whether a query has decided batches under the prefix; see `mark`."""
+        return self.files.size(staged_names.mark(self._prefix, query_id)) is not None
+
+    def mark(self, query_id: str) -> None:
+        """Record durably that a query has decided batches under the prefix."""
+        name = staged_names.mark(self._prefix, query_id)
+        if self.files.size(name) is None:
+            self.files.make_folder(name.rpartition("/")[0])
+            self.files.write_text(name, f"{query_id}\n")
+
     def attempts(self) -> list[str]:
         """The attempts that something is left of."""
         return self.files.names(staged_names.attempts(self._prefix))
@@ -186,7 +197,13 @@ class StagingAttempt(ReceiptsAttempt[J]):
         super().finish()
 
     def has_history(self) -> bool:
-        return self._batch.request.batch_id > 0 and self._staging_place.staging.has_batches()
+        asked, staging = self._batch.request, self._staging_place.staging
+        return (asked.batch_id > 0 and staging.has_batches()) or staging.has_mark(asked.query_id)
+
+    def mark_history(self) -> None:
+        """A query's later batches are found by their manifests."""
+        if self._batch.request.batch_id == 0:
+            self._staging_place.staging.mark(self._batch.request.query_id)
 
     def staged(self) -> Sequence[str]:
         return self._staging_place.staging.attempts()

@@ -142,5 +142,36 @@ def test_a_history_is_taken_over_when_its_last_batch_is_written(shelf: Shelf, is
     assert shelf.visible() == ["a", "b"]
 
 
+def test_a_takeover_does_not_overtake_a_decision_of_the_former_driver(shelf: Shelf) -> None:
+    """Between the successor's look at the ledger and its step, the former driver decides one more batch, and dies."""
+    shelf.run(0, ["a"])
+    successor = BatchRequest(shelf.prefix, "successor", "sink", "run-2", 0, "offsets of 1", takeover="query")
+
+    def dying(job: Any, token: str) -> None:
+        raise StoppedOnPurposeError("the driver dies before it writes")
+
+    def decide_one_more() -> None:
+        with pytest.raises(StoppedOnPurposeError):
+            shelf.run(1, ["b"], target=OnceTarget(shelf.store, dying, shelf.was_written))
+
+    with at(CrashPoint.SINK_PLAN, decide_one_more), pytest.raises(BatchRefusedError, match="only Spark's replay"):
+        BatchDriver(shelf.target()).run(Batch(successor, lambda: ["b"]))
+
+    assert shelf.run(1, ["b"], "run-3").is_replay
+    assert shelf.holds(["a"], ["b"])
+
+
+def test_a_takeover_by_a_query_with_the_same_offsets_writes_no_batch_of_the_former_one(shelf: Shelf) -> None:
+    with at(CrashPoint.ROUND_DECIDED, stop), pytest.raises(StoppedOnPurposeError):
+        shelf.run(0, ["a"])
+    successor = BatchRequest(shelf.prefix, "successor", "sink", "run-2", 0, "offsets of 0", takeover="query")
+
+    with pytest.raises(BatchRefusedError, match="only Spark's replay"):
+        BatchDriver(shelf.target()).run(Batch(successor, lambda: ["a"]))
+
+    assert shelf.run(0, ["a"], "run-3").is_replay
+    assert shelf.holds(["a"])
+
+
 def test_commands_know_the_ledgers() -> None:
     assert all_kinds()["once"] is ONCE_LEDGERS

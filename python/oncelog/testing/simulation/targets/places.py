@@ -246,7 +246,7 @@ class Database(SharedPlace):
     def __init__(self, world: World, name: str, judge: Judge) -> None:
         super().__init__(world, name, judge)
         self.refused: set[int] = set()
-        self._prefixes: set[str] = set()
+        self._queries: set[str] = set()
 
     def begin(self, process: Process, attempt: str) -> None:
         self.ask(process, f"create {attempt}", lambda: self._staged.setdefault(attempt, {}))
@@ -263,12 +263,13 @@ class Database(SharedPlace):
         self._empty(process, names.attempt)
 
     def knows(self, asked: BatchRequest) -> bool:
-        return asked.batch_id > 0 and asked.prefix in self._prefixes
+        has_prefix = any(query.startswith(f"{asked.prefix}/") for query in self._queries)
+        return (asked.batch_id > 0 and has_prefix) or f"{asked.prefix}/{asked.query_id}" in self._queries
 
     def _commit(self, names: Names) -> None:
         if names.attempt not in self.visible:
             self._show(names.attempt, names.pieces)
-            self._prefixes.add(names.app_id.partition("/")[0])
+            self._queries.add(names.app_id)
 
     def _empty(self, process: Process, attempt: str) -> None:
         self.ask(process, f"drop {attempt}", partial(self._drop, attempt))
