@@ -266,7 +266,7 @@ class BatchPlace:
             return False
         database.run(
             text(
-                "DELETE FROM {batches} WHERE prefix = {prefix} AND number < "
+                "DELETE FROM {batches} WHERE prefix = {prefix} AND row_count > 0 AND number < "
                 "(SELECT number FROM {batches} WHERE prefix = {prefix} ORDER BY number DESC OFFSET {kept} LIMIT 1)",
                 batches=batches,
                 prefix=insertion.prefix,

@@ -8,6 +8,7 @@ from oncelog.ports import Clock, ZnodeStore
 from oncelog.spark.kit.receipts import ReceiptsAttempt, ReceiptsRound
 from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.znodes.clock import SYSTEM_CLOCK
+from oncelog_postgres import marks
 from oncelog_postgres.jobs import Job
 from oncelog_postgres.ledgers import POSTGRES_LEDGERS
 from oncelog_postgres.options import SinkOptions
@@ -21,6 +22,9 @@ class PostgresTarget:
     Args:
         store: where the ledgers are kept.
         options: of the sink.
+
+    Attributes:
+        marked: prefix and id of the queries that this process has marked in the database.
     """
 
     clock: Clock = SYSTEM_CLOCK
@@ -29,6 +33,7 @@ class PostgresTarget:
     def __init__(self, store: ZnodeStore, options: SinkOptions) -> None:
         self.store = store
         self.options = options
+        self.marked: set[tuple[str, str]] = set()
 
     def attempt(self, batch: Batch[Job]) -> PostgresAttempt:
         return PostgresAttempt(self, batch)
@@ -38,6 +43,7 @@ class PostgresAttempt(ReceiptsAttempt[Job]):
     """One round on its way to a table; see `Attempt`. It has one connection, until it is over."""
 
     def __init__(self, target: PostgresTarget, batch: Batch[Job]) -> None:
+        self._target = target
         self._rows = BatchPlace(target.options, batch.request.prefix)
         super().__init__(target.store, target.ledgers, self._rows, batch)
 
@@ -78,5 +84,12 @@ class PostgresAttempt(ReceiptsAttempt[Job]):
         super().finish()
 
     def has_history(self) -> bool:
-        asked = self._batch.request
-        return asked.batch_id > 0 and has_batches(self._rows.database, asked.prefix)
+        asked, database = self._batch.request, self._rows.database
+        has_prefix = asked.batch_id > 0 and has_batches(database, asked.prefix)
+        return has_prefix or marks.is_left(database, asked.prefix, asked.query_id)
+
+    def mark_history(self) -> None:
+        asked, target = self._batch.request, self._target
+        if (asked.prefix, asked.query_id) not in target.marked:
+            marks.leave(target.options.address, asked.prefix, asked.query_id)
+            target.marked.add((asked.prefix, asked.query_id))

@@ -23,7 +23,9 @@ from oncelog.errors import (
     UsageError,
 )
 from oncelog.metadata import open_metadata
+from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark import task_errors
+from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.target import Batch
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, at, stop
 from oncelog_postgres import staging
@@ -253,15 +255,36 @@ def test_a_ledger_that_lacks_the_history_is_refused(world: PostgresWorld, tmp_pa
 
 
 @by_both
+@pytest.mark.parametrize("schema", ["as before", "another"])
+def test_a_ledger_that_lacks_a_querys_first_batch_is_refused(world: PostgresWorld, tmp_path: Path, schema: str) -> None:
+    """Spark may not have recorded it, and a query that never wrote anything may begin with any ledger."""
+    world.run(0, FIRST)
+    world.store.close()
+    world.store = open_metadata(str(tmp_path / "another"))
+    if schema == "another":
+        world.url = world.server.url()
+
+    with pytest.raises(BatchRefusedError, match=r"the history of this query is in another ledger.*batch_id=0"):
+        world.run(0, FIRST, "run-2")
+    assert world.holds(FIRST)
+
+    other = BatchRequest(world.prefix, "another query", "sink", "run-3", 0, "offsets of 0")
+    BatchDriver(world.target()).run(Batch(other, world.job(SECOND)))
+    assert world.holds(FIRST, SECOND)
+
+
+@by_both
 def test_the_database_remembers_few_batches_of_each_prefix(world: PostgresWorld) -> None:
     for batch_id in range(10):
         world.run(batch_id, [str(batch_id)])
-    world.prefix = "another"
+    first = world.prefix
+    world.prefix = f"another.{first}"
     world.run(0, ["another"])
 
     schema = schema_of(world.url)
-    counts = f"SELECT prefix, count(*), max(row_count) FROM {schema}.batches GROUP BY prefix ORDER BY prefix"
-    assert world.server.ask(counts) == [("another", 1, 1), ("contract", 8, 1)]
+    batches = f"{schema}.batches WHERE row_count > 0"  # the others are the marks of queries
+    counts = f"SELECT prefix, count(*), max(row_count) FROM {batches} GROUP BY prefix ORDER BY prefix"
+    assert world.server.ask(counts) == [(f"another.{first}", 1, 1), (first, 8, 1)]
 
 
 def test_a_transaction_that_was_undone_is_never_taken_for_committed(world: PostgresWorld) -> None:

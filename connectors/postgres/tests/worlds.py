@@ -97,6 +97,7 @@ class PostgresWorld(TargetWorld):
         super().__init__(folder)
         self.server = server
         self.url = server.url()
+        self.prefix = f"{self.prefix}.{schema_of(self.url)}"  # the marks of a query count in all schemas
         self.table = new_table(server, columns)
         self.ledger = str(folder / "ledger")
         self.store = metadata.open_metadata(self.ledger)
