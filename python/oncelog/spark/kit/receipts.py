@@ -262,7 +262,7 @@ class ReceiptsAttempt(Generic[J]):
             if record.is_over or record.outcome is Outcome.OPEN:
                 continue
             if record.outcome is Outcome.COMMIT:
-                with after_decision(record.batch_id):
+                with after_decision(record.batch_id, self._batch.request.prefix):
                     self.mark_history()
                     self._place.show(record.names)
             else:

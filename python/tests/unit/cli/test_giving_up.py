@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import oncelog
 from oncelog.cli import main
 from oncelog.errors import NotCommittedError
 from oncelog.metadata import open_metadata
+from oncelog.ports import ZnodeStore
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.once import OnceTarget
@@ -22,10 +24,10 @@ from oncelog.spark.kit.target import Batch
 class Shelf:
     """A store that refuses some rows after the decision, and the ledger of its sink."""
 
-    def __init__(self, folder: Path) -> None:
-        self.ledger = str(folder / "ledger")
+    def __init__(self, ledger: str, store: ZnodeStore) -> None:
+        self.ledger = ledger
         self.rows: dict[str, str] = {}
-        self.store = open_metadata(self.ledger)
+        self.store = store
 
     def run(self, batch_id: int, row: str, run: str) -> None:
         def write(row: object, token: str) -> None:
@@ -45,9 +47,9 @@ class Shelf:
 
 @pytest.fixture
 def shelf(tmp_path: Path) -> Iterator[Shelf]:
-    found = Shelf(tmp_path)
-    with closing(found.store):
-        yield found
+    ledger = str(tmp_path / "ledger")
+    with closing(open_metadata(ledger)) as store:
+        yield Shelf(ledger, store)
 
 
 def test_a_batch_is_given_up_once_and_what_it_was_can_be_read(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,6 +81,19 @@ def test_a_batch_is_given_up_once_and_what_it_was_can_be_read(shelf: Shelf, monk
     shown = shelf.ask("batch", "show", "copies")
     assert "an-operator" in shown
     assert "row 7 is too large" in shown
+
+
+def test_a_ledger_in_a_log_is_named_by_the_path_of_the_log(tmp_path: Path) -> None:
+    with oncelog.open(tmp_path / "log") as log:
+        shelf = Shelf("", log.services.store)
+        with pytest.raises(NotCommittedError):
+            shelf.run(0, "too large", "run-1")
+
+        words = ["--path", str(tmp_path / "log"), "batch", "complete", "copies", "--accept-loss"]
+        assert "batch 0 of copies is given up" in CliRunner().invoke(main, words).output
+
+        shelf.run(1, "fits", "run-2")
+        assert list(shelf.rows.values()) == ["fits"]
 
 
 def test_an_undecided_batch_and_an_unknown_prefix_are_left_alone(shelf: Shelf) -> None:
