@@ -44,23 +44,28 @@ class Metrics:
     upper_bounds: dict[int, bytes] = field(default_factory=dict)
 
 
-def of_file(footer: pq.FileMetaData, schema: Schema, properties: Mapping[str, str]) -> Metrics:
-    """The metrics of a file.
+class MetricsPlan:
+    """What a table wants to know of which column.
 
     Args:
-        schema: of the table; columns that are no longer in it are left out.
-        properties: of the table; they say what it wants to know of which column.
+        schema: of the table; what files have of other columns is left out.
+        properties: of the table.
     """
-    plan = compute_statistics_plan(schema, dict(properties))
-    by_name = dict(_of_table(schema.fields))
-    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-    metrics = Metrics(footer.num_rows, sorted(_start(group.column(0)) for group in groups))
-    leaves = [one for one in _of_file(footer.schema.to_arrow_schema()) if one.is_leaf]
-    for number, leaf in enumerate(leaves):
-        field_id = by_name.get(leaf.path) if leaf.field_id is None else leaf.field_id
-        if field_id in plan:
-            _add(metrics, plan[field_id], [group.column(number) for group in groups])
-    return metrics
+
+    def __init__(self, schema: Schema, properties: Mapping[str, str]) -> None:
+        self._wanted = compute_statistics_plan(schema, dict(properties))
+        self._by_name = dict(_of_table(schema.fields))
+
+    def of_file(self, footer: pq.FileMetaData) -> Metrics:
+        """The metrics of a file."""
+        groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+        metrics = Metrics(footer.num_rows, sorted(_start(group.column(0)) for group in groups))
+        leaves = (one for one in _of_file(footer.schema.to_arrow_schema()) if one.is_leaf)
+        for number, leaf in enumerate(leaves):
+            field_id = self._by_name.get(leaf.path) if leaf.field_id is None else leaf.field_id
+            if field_id in self._wanted:
+                _add(metrics, self._wanted[field_id], [group.column(number) for group in groups])
+        return metrics
 
 
 def check_ids(footer: pq.FileMetaData, schema: Schema, table: str) -> None:

@@ -19,24 +19,22 @@ import copy
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import IO, Any, Final, cast
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table as CatalogTable
 from pyiceberg.table import TableProperties, Transaction
-from pyiceberg.typedef import Record
 
 from oncelog.errors import OncelogError, UsageError
-from oncelog_tables import field_ids, iceberg_deletes, iceberg_metrics, iceberg_types, keys, partitions
+from oncelog_tables import field_ids, iceberg_deletes, iceberg_metrics, iceberg_types, keys
 from oncelog_tables.columns import TableColumn
 from oncelog_tables.decisions import Decided
 from oncelog_tables.errors import TableUnavailableError
 from oncelog_tables.footers import FileFacts
+from oncelog_tables.iceberg_files import ManifestFiles
 from oncelog_tables.iceberg_memory import KeptInMemory
-from oncelog_tables.iceberg_types import PartitionFolder
 from oncelog_tables.keys import KeyColumn
 
 BATCHES: Final = "oncelog.batch."
@@ -139,7 +137,9 @@ class OpenIcebergTable:
         """A transaction with a batch, whose manifests are written."""
         metadata = table.metadata
         spec_id = json.loads(decided.layout)[0]
-        folders = iceberg_types.folders(self.name, metadata.schema(), metadata.specs()[spec_id])
+        described = ManifestFiles(
+            self.name, metadata, spec_id, f"{self._location}/{folder}", self._equality_ids
+        ).described
         once = {**metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
         # What this process knows of the table; pyiceberg makes manifests of the default spec only.
         table.metadata = metadata.model_copy(update={"properties": once, "default_spec_id": spec_id})
@@ -150,8 +150,7 @@ class OpenIcebergTable:
         transaction = table.transaction()
         transaction.set_properties(properties)
         with self._snapshot(table, transaction, said) as snapshot:
-            for file in files:
-                added = self._added(f"{self._location}/{folder}/{file.name}", file, spec_id, folders)
+            for added in map(described, files):
                 if added.content is DataFileContent.DATA:
                     snapshot.append_data_file(added)
                 else:
@@ -162,23 +161,6 @@ class OpenIcebergTable:
         if self.keys:
             return iceberg_deletes.ReplacingRows(transaction, table.io, said)
         return transaction.update_snapshot(snapshot_properties=said).fast_append()
-
-    def _added(self, path: str, file: FileFacts, spec_id: int, folders: Sequence[PartitionFolder | None]) -> DataFile:
-        metadata = self._table.metadata
-        metrics = iceberg_metrics.of_file(file.footer, metadata.schema(), metadata.properties)
-        is_of_keys = keys.is_of_keys(file.name)
-        return DataFile.from_args(
-            content=DataFileContent.EQUALITY_DELETES if is_of_keys else DataFileContent.DATA,
-            file_path=path,
-            file_format=FileFormat.PARQUET,
-            partition=_partition(file, folders),
-            file_size_in_bytes=file.size,
-            sort_order_id=None,
-            spec_id=spec_id,
-            equality_ids=self._equality_ids if is_of_keys else None,
-            key_metadata=None,
-            **asdict(metrics),
-        )
 
     def _check_deletes(self) -> None:
         """Refuse a table in which an equality delete does not take out each older row of its key.
@@ -232,11 +214,6 @@ class OpenIcebergTable:
                     column=".".join(names),
                 )
         return {}
-
-
-def _partition(file: FileFacts, folders: Sequence[PartitionFolder | None]) -> Record:
-    values = partitions.values_of(file.name.removeprefix(keys.FOLDER))
-    return Record(*(folder and folder.read(values[folder.name]) for folder in folders))
 
 
 def _mapped(fields: Sequence[Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], int]]:

@@ -76,10 +76,10 @@ class ArrowJob:
         path = Path(folder.removeprefix("file:"))
         path.mkdir(parents=True)
         rows = self._rows.select([column.source for column in planned])
-        names = [column.name for column in planned]
+        rows = rows.rename_columns([column.name for column in planned])
         metadata = [{"PARQUET:field_id": str(one.ids.own)} if one.ids and self.has_ids else None for one in planned]
-        fields = zip(rows.schema, names, metadata, strict=True)
-        rows = rows.cast(pa.schema([field.with_name(name).with_metadata(ids) for field, name, ids in fields]))
+        fields = zip(rows.schema, metadata, strict=True)
+        rows = rows.cast(pa.schema([field.with_metadata(ids) for field, ids in fields]))
         for at in (0, 1):
             pq.write_table(rows.take(pa.array(range(at, len(rows), 2), pa.int64())), path / f"part-{at}.parquet")
         return len(rows)

@@ -33,7 +33,7 @@ from pyiceberg.types import (
 
 from oncelog.errors import UsageError
 from oncelog_tables import iceberg_metrics
-from oncelog_tables.iceberg_metrics import Metrics
+from oncelog_tables.iceberg_metrics import Metrics, MetricsPlan
 
 
 def file_of(*parts: list[Any], kind: pa.DataType, field_id: int = 1) -> pq.FileMetaData:
@@ -47,7 +47,7 @@ def file_of(*parts: list[Any], kind: pa.DataType, field_id: int = 1) -> pq.FileM
 
 
 def metrics_of(footer: pq.FileMetaData, kind: PrimitiveType, **properties: str) -> Metrics:
-    return iceberg_metrics.of_file(footer, Schema(NestedField(1, "c", kind)), properties)
+    return MetricsPlan(Schema(NestedField(1, "c", kind)), properties).of_file(footer)
 
 
 TEXTS = st.text("a\ud7ff\U0010ffff", min_size=15, max_size=18) | st.text(max_size=3)
@@ -167,7 +167,7 @@ def test_the_table_says_what_it_wants_to_know(mode: str, counts: dict[int, int],
 def test_metrics_belong_to_the_column_with_the_id_and_not_to_that_with_the_name() -> None:
     schema = Schema(NestedField(1, "renamed", StringType()), NestedField(2, "c", StringType()))
 
-    metrics = iceberg_metrics.of_file(file_of(["a"], kind=pa.string()), schema, {})
+    metrics = MetricsPlan(schema, {}).of_file(file_of(["a"], kind=pa.string()))
 
     assert metrics.value_counts == {1: 1}
 

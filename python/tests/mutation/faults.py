@@ -2887,8 +2887,8 @@ COLUMNS_OF_TABLES = [
     Fault(
         "metrics go to the column that has the name now",
         TABLES + "oncelog_tables/iceberg_metrics.py",
-        "by_name.get(leaf.path) if leaf.field_id is None else leaf.field_id",
-        "by_name.get(leaf.path)",
+        "self._by_name.get(leaf.path) if leaf.field_id is None else leaf.field_id",
+        "self._by_name.get(leaf.path)",
         (METRICS + "metrics_belong_to_the_column_with_the_id_and_not_to_that_with_the_name",),
     ),
     Fault(
