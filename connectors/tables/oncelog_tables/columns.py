@@ -39,6 +39,7 @@ class TableColumn:
         is_nullable: whether it may be without a value.
         has_default: whether a row that brings no value gets one that is not null.
         ids: of the column in the table's files; None if files know columns by their names.
+        unwritable: the table's own name of a type that Spark's writer does not have.
     """
 
     name: str
@@ -46,6 +47,7 @@ class TableColumn:
     is_nullable: bool
     has_default: bool = False
     ids: FieldIds | None = None
+    unwritable: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,14 @@ def named(name: str, table: str, columns: Sequence[TableColumn]) -> TableColumn:
 
 
 def _written(field: T.StructField, column: TableColumn, table: str) -> WrittenColumn:
+    if column.unwritable is not None:
+        raise InvalidRecordError(
+            "Spark's parquet writer has no such type as the table's column; leave the column out of the DataFrame, or "
+            "make it a string in the table",
+            column=field.name,
+            type=column.unwritable,
+            table=table,
+        )
     problem = None if _is_widened(field.dataType, column.type) else _misfit(field.dataType, column.type)
     if problem is not None:
         raise InvalidRecordError(

@@ -89,7 +89,7 @@ class OpenIcebergTable:
         if "encryption.key-id" in metadata.properties:
             raise UsageError("the sink cannot write into an encrypted table", table=name)
         self._folders = iceberg_types.folders(name, table.schema(), table.spec())
-        self.columns: Sequence[TableColumn] = iceberg_types.columns(name, table.schema())
+        self.columns: Sequence[TableColumn] = iceberg_types.columns(table.schema())
         self.keys: Sequence[KeyColumn] = keys.find(key_columns, name, self.columns)
         self._equality_ids = [key.ids.own for key in self.keys if key.ids]
         if self.keys:

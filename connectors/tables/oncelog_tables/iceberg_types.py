@@ -55,45 +55,37 @@ class PartitionFolder:
         return None if text is None else self.parse(text)
 
 
-def columns(table: str, schema: Schema) -> list[TableColumn]:
-    """The columns of a table.
-
-    Raises:
-        UsageError: one has a type that Spark's parquet writer does not write.
-    """
-    return [
-        TableColumn(
-            field.name,
-            _of(table, field.name, field.field_type),
-            not field.required,
-            ids=FieldIds(field.field_id, tuple(_nested_ids(field.field_type))),
-        )
-        for field in schema.fields
-    ]
+def columns(schema: Schema) -> list[TableColumn]:
+    """The columns of a table."""
+    return [_column(field) for field in schema.fields]
 
 
-def _of(table: str, column: str, kind: types.IcebergType) -> T.DataType:
+def _column(field: types.NestedField) -> TableColumn:
+    ids = FieldIds(field.field_id, tuple(_nested_ids(field.field_type)))
+    try:
+        return TableColumn(field.name, _of(field.field_type), not field.required, ids=ids)
+    except _UnwritableTypeError as problem:
+        return TableColumn(field.name, T.NullType(), not field.required, ids=ids, unwritable=str(problem))
+
+
+class _UnwritableTypeError(Exception):
+    """Spark's parquet writer has no such type."""
+
+
+def _of(kind: types.IcebergType) -> T.DataType:
     if isinstance(kind, types.DecimalType):
         return T.DecimalType(kind.precision, kind.scale)
     if isinstance(kind, types.StructType):
+        fields = ((one, _of(one.field_type)) for one in kind.fields)
         return T.StructType(
-            [
-                T.StructField(one.name, _of(table, column, one.field_type), not one.required, {FIELD_ID: one.field_id})
-                for one in kind.fields
-            ]
+            [T.StructField(one.name, type_, not one.required, {FIELD_ID: one.field_id}) for one, type_ in fields]
         )
     if isinstance(kind, types.ListType):
-        return T.ArrayType(_of(table, column, kind.element_type), not kind.element_required)
+        return T.ArrayType(_of(kind.element_type), not kind.element_required)
     if isinstance(kind, types.MapType):
-        key, value = _of(table, column, kind.key_type), _of(table, column, kind.value_type)
-        return T.MapType(key, value, not kind.value_required)
+        return T.MapType(_of(kind.key_type), _of(kind.value_type), not kind.value_required)
     if type(kind) not in SIMPLE:
-        raise UsageError(
-            "the sink cannot write into this Iceberg table: Spark's parquet writer has no such type",
-            table=table,
-            column=column,
-            type=str(kind),
-        )
+        raise _UnwritableTypeError(str(kind))
     return SIMPLE[type(kind)]()
 
 

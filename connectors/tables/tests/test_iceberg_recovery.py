@@ -16,7 +16,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, TableProperties
-from pyiceberg.types import DecimalType, LongType, StringType
+from pyiceberg.types import DecimalType, LongType, StringType, UUIDType
 from pyspark.sql import SparkSession
 
 from lakes import BEFORE_THE_DECISION, BEHIND_THE_DECISION, ArrowJob, IcebergWorld, create_iceberg, iceberg_entries
@@ -317,6 +317,18 @@ def test_a_type_that_is_widened_before_the_commit_widens_the_values(world: Icebe
         world.run_job(0, ArrowJob(pa.table({"id": [1], "price": [Decimal("1.25")]}, world.schema)))
 
     assert world.loaded().scan().to_arrow().to_pylist() == [{"id": 1, "price": Decimal("1.25")}]
+
+
+@pytest.mark.in_turn("tables")
+@pytest.mark.parametrize("point", [TablesCrashPoint.DURABLE, CrashPoint.ROUND_DECIDED])
+def test_others_may_add_a_column_of_a_type_that_spark_does_not_write(world: IcebergWorld, point: str) -> None:
+    def add(table: Table) -> None:
+        table.update_schema().add_column("more", UUIDType()).commit()
+
+    with at(point, lambda: change(world, add)):
+        world.run(0, FIRST)
+
+    assert world.holds(FIRST)
 
 
 @pytest.mark.in_turn("tables")

@@ -27,11 +27,13 @@ from pyiceberg.types import (
     BooleanType,
     DateType,
     IntegerType,
+    ListType,
     LongType,
     NestedField,
     StringType,
     TimestampType,
     TimestamptzType,
+    TimeType,
     UUIDType,
 )
 from pyiceberg.utils import datetime as iceberg_time
@@ -164,12 +166,17 @@ def test_columns_that_do_not_fit_are_named(query: IcebergQuery) -> None:
 
 
 @pytest.mark.in_turn("tables")
-def test_a_type_that_spark_does_not_write_is_refused(query: IcebergQuery) -> None:
-    create_iceberg(query.catalog, TABLE, Schema(NestedField(1, "id", UUIDType())))
-    query.add({"id": 1})
+def test_a_type_that_spark_does_not_write_is_refused_unless_rows_have_no_such_column(query: IcebergQuery) -> None:
+    lists = ListType(4, TimeType())
+    fields = NestedField(1, "id", UUIDType()), NestedField(2, "value", StringType()), NestedField(3, "times", lists)
+    create_iceberg(query.catalog, TABLE, Schema(*fields))
+    query.add({"id": 1, "value": "a"})
 
     with pytest.raises(UsageError, match=r"Spark's parquet writer has no such type.*column='id', type='uuid'"):
         query.run_into(query.sink())
+
+    query.run_into(query.sink(), query.source().select("value"))
+    assert iceberg_rows(query.metadata) == [{"value": "a"}]
 
 
 def test_a_partition_that_was_dropped_from_a_table_of_version_1_has_no_value(query: IcebergQuery) -> None:
