@@ -2779,8 +2779,8 @@ UPSERTS_INTO_TABLES = [
     Fault(
         "an upsert commits no deletes",
         TABLES + "oncelog_tables/iceberg_tables.py",
-        "                            snapshot.append_delete_file(added)\n",
-        "                            pass\n",
+        "                    snapshot.append_delete_file(added)\n",
+        "                    pass\n",
         (UPSERTS + "a_row_replaces_that_of_its_key_and_others_stay[iceberg]",),
     ),
     Fault(
