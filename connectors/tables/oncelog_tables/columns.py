@@ -39,7 +39,11 @@ class TableColumn:
         is_nullable: whether it may be without a value.
         has_default: whether a row that brings no value gets one that is not null.
         ids: of the column in the table's files; None if files know columns by their names.
+<<<<<<< HEAD
         unwritable: the table's own name of a type that Spark's writer does not have.
+=======
+        names_folder: whether a commit that merges rows names folders after the values.
+>>>>>>> 5dbc27ef (wip)
     """
 
     name: str
@@ -47,7 +51,11 @@ class TableColumn:
     is_nullable: bool
     has_default: bool = False
     ids: FieldIds | None = None
+<<<<<<< HEAD
     unwritable: str | None = None
+=======
+    names_folder: bool = False
+>>>>>>> 5dbc27ef (wip)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +68,7 @@ class WrittenColumn:
         is_nullable: whether the table lets it be without a value.
         is_checked: whether the table wants a value in each row, which the DataFrame's schema does not promise.
         ids: see `TableColumn`.
+        names_folder: see `TableColumn`.
     """
 
     source: str
@@ -68,6 +77,7 @@ class WrittenColumn:
     is_nullable: bool
     is_checked: bool
     ids: FieldIds | None = None
+    names_folder: bool = False
 
     @property
     def metadata(self) -> dict[str, int]:
@@ -153,7 +163,9 @@ def _written(field: T.StructField, column: TableColumn, table: str) -> WrittenCo
             table_type=column.type.simpleString(),
         )
     is_checked = field.nullable and not column.is_nullable
-    return WrittenColumn(field.name, column.name, column.type, column.is_nullable, is_checked, column.ids)
+    return WrittenColumn(
+        field.name, column.name, column.type, column.is_nullable, is_checked, column.ids, column.names_folder
+    )
 
 
 def _is_widened(given: T.DataType, wanted: T.DataType) -> bool:

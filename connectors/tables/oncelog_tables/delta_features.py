@@ -73,8 +73,8 @@ def check(
         raise UsageError("the sink cannot write into this Delta table", table=table, **about)
 
 
-def check_merges(table: str, configuration: Mapping[str, str]) -> None:
-    """Refuse a table that lets nobody replace its rows.
+def check_merges(table: str, configuration: Mapping[str, str], partitioned_by: Collection[str]) -> None:
+    """Refuse a table that lets nobody replace its rows, or not delta-rs.
 
     Raises:
         UsageError: see above.
@@ -86,6 +86,15 @@ def check_merges(table: str, configuration: Mapping[str, str]) -> None:
             table=table,
             property=APPEND_ONLY,
         )
+    for name in partitioned_by:
+        if not name.isprintable():
+            raise UsageError(
+                "the sink cannot replace rows of this Delta table: a column by which it is partitioned has a sign in "
+                "its name that delta-rs does not write into names of folders; rename the column, or write with "
+                "mode=append",
+                table=table,
+                column=name,
+            )
 
 
 def _problems(

@@ -24,7 +24,7 @@ def condition(keys: Sequence[KeyColumn], files: Sequence[FileFacts]) -> str:
     Args:
         files: of the batch.
     """
-    return " AND ".join(part for key in keys for part in (_equal(key.name), *_bounds(key.name, files)))
+    return " AND ".join(part for key in keys for part in (_equal(key.name), *_bounded(key.name, files)))
 
 
 def values(of_table: Sequence[str], written: Sequence[str]) -> dict[str, str]:
@@ -41,12 +41,19 @@ def _equal(name: str) -> str:
     return f"{TARGET}.{quoted(name)} = {SOURCE}.{quoted(name)}"
 
 
-def _bounds(name: str, files: Sequence[FileFacts]) -> Iterator[str]:
+def bounds(name: str, files: Sequence[FileFacts]) -> tuple[Any, Any] | None:
+    """The least and the greatest key of a batch; None if not known, or of a type for which files are not left out."""
     facts = [file.columns[(name,)] for file in files]
-    least, greatest = [_literal(one.least) for one in facts], [_literal(one.greatest) for one in facts]
-    if None not in least and None not in greatest:
-        yield f"{TARGET}.{quoted(name)} >= {_literal(min(one.least for one in facts))}"
-        yield f"{TARGET}.{quoted(name)} <= {_literal(max(one.greatest for one in facts))}"
+    if any(_literal(bound) is None for one in facts for bound in (one.least, one.greatest)):
+        return None
+    return min(one.least for one in facts), max(one.greatest for one in facts)
+
+
+def _bounded(name: str, files: Sequence[FileFacts]) -> Iterator[str]:
+    found = bounds(name, files)
+    if found is not None:
+        yield f"{TARGET}.{quoted(name)} >= {_literal(found[0])}"
+        yield f"{TARGET}.{quoted(name)} <= {_literal(found[1])}"
 
 
 def _literal(value: Any) -> str | None:

@@ -56,7 +56,7 @@ def _bounds(facts: ColumnFacts) -> tuple[Any, Any]:
     if isinstance(least, str):
         return least[:TEXT_AT_MOST], _above(greatest)
     if isinstance(least, dt.datetime):
-        return _time(least), _time(greatest + _MILLISECOND if greatest.microsecond % 1000 else greatest)
+        return _time(least), _time_above(greatest)
     if isinstance(least, dt.date):
         return least.isoformat(), greatest.isoformat()
     if isinstance(least, int | Decimal) and not isinstance(least, bool):
@@ -64,9 +64,19 @@ def _bounds(facts: ColumnFacts) -> tuple[Any, Any]:
     return None, None
 
 
-def _above(text: str) -> str:
-    """A text of about the most characters that is not less than this one."""
-    return text if len(text) <= TEXT_AT_MOST else text[:TEXT_AT_MOST] + _LAST
+def _above(text: str) -> str | None:
+    """A text of about the most characters that is not less than this one; None if there is none."""
+    if len(text) <= TEXT_AT_MOST:
+        return text
+    return None if text[TEXT_AT_MOST] == _LAST else text[:TEXT_AT_MOST] + _LAST
+
+
+def _time_above(value: dt.datetime) -> str | None:
+    """A time in whole milliseconds that is not before this one; None if that is not in a year of four digits."""
+    try:
+        return _time(value + _MILLISECOND if value.microsecond % 1000 else value)
+    except OverflowError:
+        return None
 
 
 def _time(value: dt.datetime) -> str:

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import IO, Final
 
 import deltalake
+import pyarrow as pa
 import pyarrow.dataset as arrow_dataset
 import pyarrow.fs as arrow_fs
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -27,9 +28,10 @@ from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
 
 from oncelog.errors import UsageError
 from oncelog.extras import install
-from oncelog_tables import delta_features, delta_merges, keys, partitions
+from oncelog_tables import delta_features, delta_merges, delta_rewrites, keys, partitions
 from oncelog_tables.columns import TableColumn
 from oncelog_tables.decisions import Decided
+from oncelog_tables.delta_rewrites import Rewrites
 from oncelog_tables.delta_statistics import statistics
 from oncelog_tables.errors import TableUnavailableError
 from oncelog_tables.footers import FileFacts
@@ -84,6 +86,7 @@ class _Log:
     def __init__(self, place: str, storage: dict[str, str]) -> None:
         self.files = arrow_fs.PyFileSystem(DeltaStorageHandler(place, storage))
         self.table = DeltaTable(place, storage_options=storage)
+        self.rewrites = Rewrites(self.files)
         self._mark = self._newest()
 
     def read_on(self) -> bool:
@@ -124,7 +127,13 @@ class OpenDeltaTable:
         features = log.table.protocol().writer_features or ()
         delta_features.check(place, features, self._configuration, self._schema, self._partitioned_by)
         self.columns: Sequence[TableColumn] = [
-            TableColumn(field.name, field.dataType, field.nullable, delta_features.DEFAULT in field.metadata)
+            TableColumn(
+                field.name,
+                field.dataType,
+                field.nullable,
+                delta_features.DEFAULT in field.metadata,
+                names_folder=bool(key_columns) and field.name in self._partitioned_by,
+            )
             for field in self._schema.fields
         ]
         self.keys: Sequence[KeyColumn] = [
@@ -132,7 +141,7 @@ class OpenDeltaTable:
             for key in keys.find(key_columns, place, self.columns)
         ]
         if self.keys:
-            delta_features.check_merges(place, self._configuration)
+            delta_features.check_merges(place, self._configuration, self._partitioned_by)
 
     @property
     def adds_files(self) -> bool:
@@ -140,7 +149,7 @@ class OpenDeltaTable:
 
     @property
     def partitioned_by(self) -> Mapping[str, str | None]:
-        return dict.fromkeys(self._partitioned_by) if self.adds_files else {}
+        return {name: self._folder(name) for name in self._partitioned_by} if self.adds_files else {}
 
     def last_batch(self, app_id: str) -> int | None:
         return self._log.table.transaction_version(app_id)
@@ -156,6 +165,8 @@ class OpenDeltaTable:
         if self.adds_files:
             for file in files:
                 self._added(f"{folder}/{file.name}", file, 0)
+            return
+        self._check_rewrites(files)
 
     def commit(self, decided: Decided, folder: str, files: Sequence[FileFacts]) -> str | None:
         now_ms = time.time_ns() // 1_000_000
@@ -182,6 +193,7 @@ class OpenDeltaTable:
 
     def _merge(self, decided: Decided, folder: str, files: Sequence[FileFacts], properties: CommitProperties) -> None:
         """Commit new files, in which the rows of these have taken the place of those with their keys."""
+        self._check_rewrites(files)
         paths = [f"{folder}/{file.name}" for file in files]
         rows = arrow_dataset.dataset(paths, filesystem=self._log.files, format="parquet")
         values = delta_merges.values([column.name for column in self.columns], decided.columns.names)
@@ -195,9 +207,23 @@ class OpenDeltaTable:
         merger.when_matched_update(values).when_not_matched_insert(values).execute()
         self._log.remember()
 
+    def _check_rewrites(self, files: Sequence[FileFacts]) -> None:
+        """Refuse a merge in which rows of others would change."""
+        with _failing(self.name):
+            delta_rewrites.check_decimals(self.name, self._schema, self._partitioned_by, files)
+            actions = pa.table(self._log.table.get_add_actions(flatten=True))
+            self._log.rewrites.check(self.name, actions, self._schema, self.keys, files)
+
     def _added(self, path: str, file: FileFacts, now_ms: int) -> AddAction:
-        values = partitions.values_of(file.name)  # an empty text is no value to Delta, too
+        values = {  # an empty text is no value to Delta, too
+            name: value if self._folder(name) is None else partitions.unmarked(value)
+            for name, value in partitions.values_of(file.name).items()
+        }
         return AddAction(path, file.size, values, now_ms, True, statistics(file, self._configuration))
+
+    def _folder(self, column: str) -> str | None:
+        """The SQL expression of what folders are named after; None for the values of the column."""
+        return partitions.marked(column) if isinstance(self._schema[column].dataType, T.StringType) else None
 
 
 @contextmanager
@@ -219,7 +245,9 @@ def _failing(place: str) -> Iterator[None]:
         ) from None
     except (DeltaError, OSError) as problem:
         raise TableUnavailableError(
-            "the table's storage cannot be reached now, or denies access", table=place, reason=_line(problem)
+            "delta-rs cannot read or write the table now: mostly its storage cannot be reached, or denies access",
+            table=place,
+            reason=_line(problem),
         ) from None
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from oncelog.spark.kit import counting, row_values
-from oncelog_tables import columns, writing
+from oncelog_tables import columns, partitions, writing
 from oncelog_tables.columns import WrittenColumn
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ class SparkJob:
         """Run the plan once; Spark's parquet writer writes the rows."""
         required = [column.name for column in planned if column.is_checked]
         rows = row_values.checked(columns.select(self._rows, planned), required=required)
+        named = [column.name for column in planned if column.names_folder]
+        rows = partitions.checked(rows, named, partitions.DELTA_RS_ESCAPES, folder)
         observation = Observation()
         ids = [column.ids for column in planned if column.ids]
         writing.write(rows.observe(observation, F.count(F.lit(1)).alias("rows")), folder, partitioned_by, ids)

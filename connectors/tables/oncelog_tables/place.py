@@ -31,7 +31,7 @@ from oncelog.errors import (
     ensure,
 )
 from oncelog.spark.kit.receipts import Receipts
-from oncelog.spark.kit.spark_files import FoundFile, SparkFiles
+from oncelog.spark.kit.spark_files import FoundFile, SparkFiles, is_hidden
 from oncelog_tables import columns, decisions, footers, keys
 from oncelog_tables.crash_points import TablesCrashPoint
 from oncelog_tables.decisions import Decided
@@ -88,6 +88,7 @@ class BatchPlace:
         table = self._tables.open(self._name, self._key_columns)
         key_columns = tuple(key.name for key in table.keys)
         planned = columns.plan(job.schema, table.name, table.columns, key_columns)
+        _check_folders(table)
         files = SparkFiles(job.spark, table.root)
         folder = folder_of(attempt)
         written = job.run(planned, files.path(folder), table.partitioned_by)
@@ -140,6 +141,8 @@ class BatchPlace:
                 table = self._table_of(decided)
                 _check_layout(table, decided, takes=table.layout == decided.layout)
                 columns.check_unchanged(decided.columns, table.name, table.columns)
+                if not table.adds_files:
+                    _rehearse(table, decided, folder_of(decided.attempt), self._known[decided.attempt])
             except UsageError as problem:
                 raise NotPreparedError(
                     f"the table changed while the batch was written: {problem.message}; nothing was decided",
@@ -293,6 +296,22 @@ def _rehearse(table: Table, decided: Decided, folder: str, files: Sequence[FileF
             table=table.name,
             reason=f"{type(problem).__name__}: {' '.join(str(problem).split())}",
         ) from problem
+
+
+def _check_folders(table: Table) -> None:
+    """Refuse a table whose partitions would have folders that readers of files pass over.
+
+    Raises:
+        UsageError: see above.
+    """
+    hidden = [name for name in table.partitioned_by if is_hidden(f"{name}=")]
+    if hidden:
+        raise UsageError(
+            "the name of a column by which the table is partitioned begins with a dot: Spark's readers would pass over "
+            "its folders; rename the column",
+            table=table.name,
+            columns=hidden,
+        )
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from oncelog.spark import task_errors
 from oncelog.spark.kit.spark_files import WRITER
-from oncelog_tables import nested_ids
+from oncelog_tables import nested_ids, partitions
 from oncelog_tables.field_ids import FieldIds
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def write(rows: DataFrame, folder: str, partitioned_by: Mapping[str, str | None]
     for name, value in partitioned_by.items():
         if value is not None:
             rows = rows.withColumn(name, F.expr(value))
+    rows = partitions.checked(rows, partitioned_by, partitions.SPARK_ESCAPES, folder)
     nested = [one for column in ids for one in column.nested]
     spark = rows.sparkSession
     with task_errors.in_one_sentence(), _settings(spark, has_ids=bool(ids)), nested_ids.loaded(spark, nested):

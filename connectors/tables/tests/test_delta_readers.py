@@ -13,6 +13,7 @@ import oncelog_tables
 from foreign_spark import DELTA, DELTA_JARS, ForeignSpark, running
 from lake_queries import ROWS_OF_ALL_TYPES, Query
 from lakes import delta_files
+from oncelog.errors import UsageError
 from oncelog.spark.kit.ledgers import close_ledgers
 from oncelog_tables.batch_sink import DeltaSink
 
@@ -141,4 +142,37 @@ def test_deltas_own_writer_and_upserts_take_turns(query: Query, delta_spark: For
         (2, "ours"),
         (3, "ours: 100%"),
         (9, "updated"),
+    ]
+
+
+def test_rows_of_deltas_own_writer_in_a_rewritten_file_stay_as_they_are(
+    query: Query, delta_spark: ForeignSpark
+) -> None:
+    """It writes timestamps in INT96, which delta-rs cannot read beyond 2262: refused, until the files are rewritten."""
+    table = f"delta.`{query.folder / 'table'}`"
+    delta_spark.ask(
+        f"CREATE TABLE {table} (id int, value string, until timestamp) USING delta "
+        "TBLPROPERTIES (delta.enableChangeDataFeed = true)"
+    )
+    rows = "(1, 'theirs', TIMESTAMP'2026-01-01'), (2, 'theirs', TIMESTAMP'9999-12-31 23:59:59.999999')"
+    delta_spark.ask(f"INSERT INTO {table} SELECT /*+ COALESCE(1) */ * FROM VALUES {rows}")
+    query.add({"id": 1, "value": "ours"})
+    with pytest.raises(UsageError, match=r"column='until', .*INT96.*INSERT OVERWRITE"):
+        query.run_into(sink_of(query, mode="upsert", keyColumns="id"))
+
+    for statement in (
+        "SET spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS",
+        f"INSERT OVERWRITE {table} SELECT /*+ COALESCE(1) */ * FROM {table}",
+        "SET spark.sql.parquet.outputTimestampType=INT96",
+    ):
+        delta_spark.ask(statement)
+    query.run_into(sink_of(query, mode="upsert", keyColumns="id"))
+
+    found = delta_spark.ask(f"SELECT id, value, cast(until AS string) until FROM {table} ORDER BY id")
+    assert found == [{"id": 1, "value": "ours"}, {"id": 2, "value": "theirs", "until": "9999-12-31 23:59:59.999999"}]
+    changes = f"table_changes_by_path('{query.folder / 'table'}', 3)"
+    kinds = delta_spark.ask(f"SELECT id, value, _change_type kind FROM {changes} ORDER BY kind DESC")
+    assert [(row["id"], row["value"], row["kind"]) for row in kinds] == [
+        (1, "theirs", "update_preimage"),
+        (1, "ours", "update_postimage"),
     ]

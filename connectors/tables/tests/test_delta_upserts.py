@@ -192,6 +192,14 @@ def test_a_table_to_which_rows_are_only_added_is_refused(world: DeltaWorld) -> N
     assert values_in(world) == [(1, "a")]
 
 
+def test_a_partition_whose_name_delta_rs_does_not_write_is_refused(tmp_path: Path) -> None:
+    world = DeltaWorld(tmp_path, pa.schema({"id": pa.int64(), "a\nb": pa.string()}), ("id",), partition_by=["a\nb"])
+
+    with pytest.raises(UsageError, match=r"delta-rs does not write into names of folders.*column='a\\nb'"):
+        world.run_job(0, ArrowJob(pa.table({"id": [1], "a\nb": ["x"]})))
+    world.close()
+
+
 # By queries of Spark -------------------------------------------------------------------------------------------------
 
 ROW = """

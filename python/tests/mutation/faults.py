@@ -36,6 +36,7 @@ TABLES = "../../connectors/tables/"
 ONE_SNAPSHOT = "test_the_rows_and_the_deletes_of_a_batch_are_in_one_snapshot_with_one_sequence_number"
 UPSERTS = TABLES + "tests/test_lake_upserts.py::test_"
 METRICS = TABLES + "tests/test_iceberg_metrics.py::test_"
+REWRITES = TABLES + "tests/test_delta_rewrites.py::test_"
 
 IDENTITY = [
     Fault(
@@ -2775,7 +2776,59 @@ SEARCH_SINK = [
     ),
 ]
 
+ROW_VALUES = [
+    Fault(
+        "texts within lists are not checked",
+        "spark/kit/row_values.py",
+        """        yield from leaves(f"{path}.element", values.flatten())\n""",
+        "        return\n",
+        ("unit/spark/test_row_values.py",),
+    ),
+    Fault(
+        "the keys of maps are not checked",
+        "spark/kit/row_values.py",
+        """(("key", values.keys), ("value", values.items))""",
+        """(("value", values.items),)""",
+        ("unit/spark/test_row_values.py",),
+    ),
+    Fault(
+        "the last microsecond of the year 9999 is refused",
+        "spark/kit/row_values.py",
+        "(LAST_DAY + 1) * _MICROS_PER_DAY - 1",
+        "LAST_DAY * _MICROS_PER_DAY - 1",
+        ("unit/spark/test_row_values.py",),
+    ),
+]
+
 UPSERTS_INTO_TABLES = [
+    Fault(
+        "timestamps that do not fit into nanoseconds are left to delta-rs",
+        TABLES + "oncelog_tables/delta_rewrites.py",
+        "            yield _Doubt(leaf.path, *_NANOS, OF_INT96)\n",
+        "",
+        (REWRITES + "a_file_whose_rows_a_merge_would_change_is_refused_before_the_decision",),
+    ),
+    Fault(
+        "files of the old calendar are merged",
+        TABLES + "oncelog_tables/delta_rewrites.py",
+        "return mark in metadata or tuple(",
+        "return tuple(",
+        (REWRITES + "a_file_whose_rows_a_merge_would_change_is_refused_before_the_decision",),
+    ),
+    Fault(
+        "maps of structs without the newest field are left to delta-rs",
+        TABLES + "oncelog_tables/delta_rewrites.py",
+        "if is_in_map and ",
+        "if not is_in_map and ",
+        (REWRITES + "a_table_whose_structs_got_a_field_is_merged_or_refused_before_the_decision",),
+    ),
+    Fault(
+        "a file that others add after the decision is merged without a check",
+        TABLES + "oncelog_tables/delta_tables.py",
+        "        self._check_rewrites(files)\n        paths = ",
+        "        paths = ",
+        (REWRITES + "a_file_that_others_add_after_the_decision_is_not_rewritten_either",),
+    ),
     Fault(
         "an upsert commits no deletes",
         TABLES + "oncelog_tables/iceberg_tables.py",
@@ -2922,6 +2975,7 @@ FAULTS = [
     *COMMAND_LOG,
     *BUCKETS,
     *SEARCH_SINK,
+    *ROW_VALUES,
     *UPSERTS_INTO_TABLES,
     *COLUMNS_OF_TABLES,
 ]

@@ -86,13 +86,18 @@ def checked(rows: DataFrame, *, moments: bool = True, required: Collection[str] 
 
 def _checked(field: T.StructField, moments: bool, is_required: bool) -> Column:
     column = F.col("`{}`".format(field.name.replace("`", "``")))
-    problems = [(rule.is_bad(column), rule.problem(column)) for rule in _rules(field.dataType, field.name, moments)]
+    found = column
+    for rule in _rules(field.dataType, field.name, moments):
+        problem = rule.problem(column).cast(field.dataType)
+        found = F.when(rule.is_bad(column), problem).otherwise(found)
     if is_required:
-        problem = InvalidRecordError(NO_VALUE, column=field.name)
-        problems.append((column.isNull(), F.raise_error(f"{type(problem).__name__}: {problem}")))
-    for is_bad, problem_column in problems:
-        column = F.when(is_bad, problem_column.cast(field.dataType)).otherwise(column)
-    return column.alias(field.name, metadata=field.metadata)
+        found = refused(found, column.isNull(), InvalidRecordError(NO_VALUE, column=field.name), field.dataType)
+    return found.alias(field.name, metadata=field.metadata)
+
+
+def refused(value: Column, is_bad: Column, problem: InvalidRecordError, type_: T.DataType) -> Column:
+    """The value, of this type; or the error, which fails the job, in the form that `task_errors` knows."""
+    return F.when(is_bad, F.raise_error(f"{type(problem).__name__}: {problem}").cast(type_)).otherwise(value)
 
 
 def _rules(type_: T.DataType, path: str, moments: bool) -> Iterator[_Rule]:
@@ -169,24 +174,24 @@ def check(batch: pa.RecordBatch, *, moments: bool = True) -> None:
         InvalidRecordError: see above.
     """
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        for path, values in _leaves(name, column):
+        for path, values in leaves(name, column):
             if _is_text(values.type):
                 _check_texts(path, values)
             elif moments and (bounds := _numbers(values.type)) is not None:
                 _check_moments(path, values, *bounds)
 
 
-def _leaves(path: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+def leaves(path: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
     """The arrays of which an array is made, with their paths; what is below a null is left out."""
     kind = values.type
     if pa.types.is_struct(kind):
         for field, part in zip(kind.fields, values.flatten(), strict=True):
-            yield from _leaves(f"{path}.{field.name}", part)
+            yield from leaves(f"{path}.{field.name}", part)
     elif pa.types.is_map(kind):
         for name, part in (("key", values.keys), ("value", values.items)):
-            yield from _leaves(f"{path}.{name}", pa.ListArray.from_arrays(values.offsets, part).flatten())
+            yield from leaves(f"{path}.{name}", pa.ListArray.from_arrays(values.offsets, part).flatten())
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        yield from _leaves(f"{path}.element", values.flatten())
+        yield from leaves(f"{path}.element", values.flatten())
     else:
         yield path, values
 
