@@ -39,11 +39,8 @@ class TableColumn:
         is_nullable: whether it may be without a value.
         has_default: whether a row that brings no value gets one that is not null.
         ids: of the column in the table's files; None if files know columns by their names.
-<<<<<<< HEAD
         unwritable: the table's own name of a type that Spark's writer does not have.
-=======
         names_folder: whether a commit that merges rows names folders after the values.
->>>>>>> 5dbc27ef (wip)
     """
 
     name: str
@@ -51,11 +48,8 @@ class TableColumn:
     is_nullable: bool
     has_default: bool = False
     ids: FieldIds | None = None
-<<<<<<< HEAD
     unwritable: str | None = None
-=======
     names_folder: bool = False
->>>>>>> 5dbc27ef (wip)
 
 
 @dataclass(frozen=True, slots=True)
