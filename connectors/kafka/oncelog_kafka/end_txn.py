@@ -35,8 +35,8 @@ class Token(StrEnum):
 
     ABSENT = "absent"
     OUTDATED = "absent, but brokers may have forgotten it"
-    """The decision is older than the time for which brokers keep a group's offsets, or its age is unknown. So the
-    absence proves nothing."""
+    """The decision is older than the time for which brokers keep a group's offsets, or its age is unknown, or the
+    token's topic was deleted, and the token with it. So the absence proves nothing."""
 
     OVERWRITTEN = "that of a later round is there"
     """Hence this round was once complete, and a ledger that says otherwise is an older copy."""

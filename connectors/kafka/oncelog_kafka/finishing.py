@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from oncelog.crash_points import reach
 from oncelog.ports import ZnodeStore
-from oncelog_kafka import end_txn, ledger, partition_checks, tokens
+from oncelog_kafka import end_txn, extents, ledger, partition_checks, tokens
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.end_txn import Next, Token
 from oncelog_kafka.errors import BrokerAccessError, ParticipantLostError
@@ -20,6 +20,7 @@ from oncelog_kafka.extents import NOWHERE
 from oncelog_kafka.kafka_rounds import KafkaRound
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.participants import ONGOING, Handover, Participant, Transaction, by_time_left, token_group
+from oncelog_kafka.partition_checks import UNKNOWN_TOPIC
 from oncelog_kafka.ports import Brokers, CommittedOffset, Unstable
 
 RETENTION_SETTINGS = ("offsets.retention.minutes", "transactional.id.expiration.ms")
@@ -204,8 +205,9 @@ def _no_end(decided: DecidedRound, participant: Participant, answer: str, step: 
     if step is Next.UNKNOWN:
         return ParticipantLostError(
             "it can no longer be known whether a part of a decided batch was committed: the transactional id and its "
-            "token are older than the brokers remember, or the ledger is an older copy and a later batch overwrote the "
-            "token; compare the topic with the source, then mark the batch as complete (oncelog kafka batch complete)",
+            "token are older than the brokers remember, or the token was deleted with its topic, or the ledger is an "
+            "older copy and a later batch overwrote the token; compare the topics with the source, then mark the batch "
+            "as complete (oncelog kafka batch complete)",
             **fields,
         )
     return BrokerAccessError("the brokers gave an answer to a commit that this connector does not know", **fields)
@@ -223,9 +225,25 @@ def _tokens(
         p.transactional_id: _token(found[groups[p.transactional_id]].get((p.token_topic, 0)), decided)
         for p in participants
     }
-    if Token.ABSENT in said.values() and not _is_remembered(brokers, store, decided):
-        said = {name: Token.OUTDATED if token is Token.ABSENT else token for name, token in said.items()}
+    absent = [p for p in participants if said[p.transactional_id] is Token.ABSENT]
+    if absent:
+        is_remembered = _is_remembered(brokers, store, decided)
+        gone = _topics_that_are_gone(brokers, store, decided, {p.token_topic for p in absent})
+        outdated = {p.transactional_id for p in absent if not is_remembered or p.token_topic in gone}
+        said |= dict.fromkeys(outdated, Token.OUTDATED)
     return said
+
+
+def _topics_that_are_gone(brokers: Brokers, store: ZnodeStore, decided: DecidedRound, topics: set[str]) -> set[str]:
+    """Which of these topics were deleted since the batch was written, even if they were created again.
+
+    With a topic, brokers delete the offsets that groups have in it.
+    """
+    found = extents.read(store, KAFKA_LEDGERS.path(decided.prefix)).get(decided.number, {})
+    a_partition_of = {one.topic: one for one in found if one.topic in topics}
+    states = brokers.states({one: found[one] for one in a_partition_of.values()})
+    recreated = {topic for (topic, _), state in states.items() if isinstance(state, str) and state in UNKNOWN_TOPIC}
+    return recreated | {topic for topic in topics - recreated if brokers.partitions_of(topic) is None}
 
 
 def _token(found: CommittedOffset | Unstable | None, decided: DecidedRound) -> Token:

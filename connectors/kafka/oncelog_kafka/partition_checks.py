@@ -22,10 +22,11 @@ TopicPartition = tuple[str, int]
 
 _CREATED_AGAIN = "the topic of {place} was deleted, or deleted and created again, after its rows were written"
 
+UNKNOWN_TOPIC = frozenset({"INCONSISTENT_TOPIC_ID", "UNKNOWN_TOPIC_ID", "UNKNOWN_TOPIC_OR_PARTITION"})
+"""A leader's answers if it does not have this topic, but may have another one of the same name."""
+
 _REFUSALS: Mapping[str, str] = {
-    "INCONSISTENT_TOPIC_ID": _CREATED_AGAIN,
-    "UNKNOWN_TOPIC_ID": _CREATED_AGAIN,
-    "UNKNOWN_TOPIC_OR_PARTITION": _CREATED_AGAIN,
+    **dict.fromkeys(UNKNOWN_TOPIC, _CREATED_AGAIN),
     "OFFSET_OUT_OF_RANGE": "the log of {place} no longer has its rows",
 }
 """The reasons for answers that are no states."""

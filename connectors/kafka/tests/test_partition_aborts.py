@@ -25,6 +25,7 @@ from oncelog_kafka.data_plane import SparkJob
 from oncelog_kafka.errors import ParticipantLostError
 from oncelog_kafka.jobs import Job
 from oncelog_kafka.ledger import KAFKA_LEDGERS
+from oncelog_kafka.options import parse
 from oncelog_kafka.target import KafkaTarget
 from tests.support.connectors.kafka_sink import committed, rows
 from tests.support.servers.kafka import KafkaBroker, fresh_name, require_shims
@@ -166,6 +167,31 @@ def test_a_part_that_is_aborted_in_one_partition_after_the_decision_is_named_as_
     assert len(kept) == len(FIRST) - completed.missing[0].rows
     world.run(1, SECOND, run="run-3")
     assert world.values() == [*kept, *SECOND]
+
+
+@pytest.mark.parametrize("is_created_again", [False, True])
+def test_a_part_whose_token_was_deleted_with_its_topic_is_not_taken_for_lost(
+    world_tv2: World, is_created_again: bool
+) -> None:
+    """It was committed: to write it again would double its rows in another topic."""
+    world, other = world_tv2, world_tv2.broker.create_topic(fresh_name("other"))
+    spread = rows(world.spark, FIRST).selectExpr(
+        "value", f"if(cast(value as string) < 'row-000010', '{world.topic}', '{other}') as topic"
+    )
+    more = {**REWRITE, "topic": None}
+    target = KafkaTarget(world.store, world.brokers, parse({k: v for k, v in {**world.settings, **more}.items() if v}))
+    with at(CrashPoint.ROUND_DECIDED, stop), pytest.raises(StoppedOnPurposeError):
+        world.run(0, spread, target=target)
+    ((_, decided),) = KAFKA_LEDGERS.read_rounds(world.store, world.prefix).items()
+    assert {answer for answer, _ in world.brokers.commit(decided.participants)} == {"NONE"}
+    world.brokers.fence([one.transactional_id for one in decided.participants], 60_000)
+    topic = decided.participants[0].token_topic
+    world.broker.delete_topic(topic)
+    if is_created_again:
+        world.broker.create_topic(topic, partitions=2)
+
+    with pytest.raises(ParticipantLostError, match="the token was deleted with its topic"):
+        world.run(0, spread, run="run-2", target=target)
 
 
 def test_a_part_that_is_aborted_in_one_partition_after_the_decision_is_rewritten_whole(world_tv2: World) -> None:
