@@ -18,6 +18,9 @@ from oncelog_search import documents
 from oncelog_search.documents import Documents
 from oncelog_search.sending import SendTask, Sent, send
 
+_SENT: Final = "records long, newest long, problem string"
+"""What a task reports; see `Sent.row`."""
+
 _RECORDS_AT_A_TIME: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
@@ -96,7 +99,7 @@ class SparkJob:
             UsageError: the executors' Python cannot run tasks.
         """
         with self._arrow_batches_of(at_a_time), task_errors.in_one_sentence():
-            found = self._staged(files).mapInArrow(_task_function(task), "records long, problem string").collect()
+            found = self._staged(files).mapInArrow(_task_function(task), _SENT).collect()
         return [Sent.of_row(*row) for row in found]
 
     def _staged(self, files: Sequence[str]) -> DataFrame:
@@ -119,7 +122,8 @@ class SparkJob:
 
 def _task_function(task: SendTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def send_records(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        records, problem = send(task, batches).row()
-        yield pa.record_batch({"records": pa.array([records]), "problem": pa.array([problem], pa.string())})
+        records, newest, problem = send(task, batches).row()
+        columns = {"records": pa.array([records]), "newest": pa.array([newest])}
+        yield pa.record_batch({**columns, "problem": pa.array([problem], pa.string())})
 
     return send_records

@@ -4,12 +4,20 @@ An index has no transactions. So what a batch consists of is fixed before its de
 and, if it replaces another one, its version, in files that nobody changes any more. Whatever the store could refuse is
 refused by then. Behind the decision anybody may send the files, any number of times, and at the same time as others: a
 document that is there is not added again, and none is replaced by that of an older batch.
+
+A batch that replaces documents has one version. The store keeps a document whose version is larger, whoever wrote it:
+another query, this one under a former prefix, or a host whose clock is ahead. The driver that runs the query hears of
+that when it sends the batch. It takes a larger version, in a step of the ledger, and sends the batch again. Assumption:
+the next batch of the ledger has a larger version than this one had at last. Hence neither an older driver nor a task
+of one, which may still send any version that the ledger ever had, replaces a document of a later batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 from oncelog.crash_points import reach
@@ -43,6 +51,14 @@ MOST_RECORDS: Final = 100_000
 MOST_BYTES: Final = 512 * 1024 * 1024
 """What a task has in its memory at most, however large records are."""
 
+MOST_VERSIONS: Final = 10
+"""How many versions a batch may take, one after the other, while others write the same documents at the same time."""
+
+LARGEST_VERSION: Final = 2**63 - 1
+"""That a document can have."""
+
+_log = logging.getLogger(__name__)
+
 _DECIDED: Final = (
     "; the batch is decided, and its documents are safe in the staging folder: {}, then restart the query, which "
     "completes it"
@@ -68,10 +84,15 @@ class IndexPlace:
         self.staging = StagingFolder(job.spark, options.staging, prefix)
         self.last_version = 0
         """Of the batches that are decided."""
+        self.restate: Callable[[Decided], Decided] | None = None
+        """Has the ledger take a larger version for a decided batch, and returns what the ledger has then. None: this
+        process does not run the query, so it must not put an old batch in front of what others wrote since."""
+        self._unsent = ""
+        """The attempt that this process has staged and nobody has sent."""
 
-    def forget(self) -> None:
-        """Remove the manifests of old batches."""
-        self.staging.forget(KEPT)
+    def forget(self, known: Iterable[str]) -> None:
+        """Remove the manifests of old batches, other than those of the attempts that the ledger knows."""
+        self.staging.forget(KEPT, known)
 
     # Before the decision
 
@@ -101,6 +122,7 @@ class IndexPlace:
             self.discard(attempt)
         root = self.staging.files.root
         decided = Decided(root, attempt, self._prefix, self._batch_id, planned.version, sha256)
+        self._unsent = attempt
         return Receipts(decided.names(), written.rows)
 
     def prepare(self, decided: Sequence[str]) -> None:
@@ -132,7 +154,7 @@ class IndexPlace:
             text = staging.kept(batch.attempt)
             if text is not None:
                 staged = staging.place_of(batch.attempt)
-                self._send(staging, batch, manifests.parse(text, batch.sha256, staged))
+                self._send_as_newest(staging, batch, manifests.parse(text, batch.sha256, staged))
                 reach(SearchCrashPoint.SENT)
                 staging.publish(batch.batch_id, batch.attempt)
             if not staging.is_published(batch.batch_id, batch.attempt):
@@ -166,19 +188,59 @@ class IndexPlace:
     def _path(staging: StagingFolder, attempt: str, name: str) -> str:
         return staging.files.path(f"{staging.data_of(attempt)}/{name}")
 
-    def _send(self, staging: StagingFolder, batch: Decided, manifest: Manifest) -> None:
-        """Have the store take all documents of a batch."""
+    def _send_as_newest(self, staging: StagingFolder, batch: Decided, manifest: Manifest) -> None:
+        """Have the store take all documents of a batch, with larger versions than those that it has."""
+        is_staged = is_new = batch.attempt == self._unsent
+        self._unsent = ""
+        for _ in range(MOST_VERSIONS):
+            newest = self._send(staging, batch, manifest, is_new=is_new, is_staged=is_staged)
+            if newest < batch.version:
+                return
+            about = {"prefix": batch.prefix, "batch_id": batch.batch_id, "index": manifest.index, "newest": newest}
+            if self.restate is None:
+                _log.warning("the index has newer documents than the batch of a query that does not run: %s", about)
+                return
+            if newest >= LARGEST_VERSION:
+                raise IndexChangedError(
+                    "the index has a document of the largest version that there is, so nothing can replace it; "
+                    "delete it, and wait until the store has forgotten it (index.gc_deletes)",
+                    version=newest,
+                    index=manifest.index,
+                )
+            _log.warning("others wrote newer documents of the same keys; the batch is sent again: %s", about)
+            batch = self.restate(replace(batch, version=newest + 1))
+            is_staged, is_new = False, True
+        raise SearchUnavailableError(
+            "others keep writing newer versions of the same documents", index=manifest.index, versions=MOST_VERSIONS
+        )
+
+    def _send(
+        self, staging: StagingFolder, batch: Decided, manifest: Manifest, *, is_new: bool, is_staged: bool
+    ) -> int:
+        """Send all documents of a batch; returns the largest version of others that is in the way, -1 if there is none.
+
+        Args:
+            is_new, is_staged: see `SendTask`.
+        """
         if not _is_whole(staging, batch, manifest):
-            return
+            return -1
         self._check_uuid(manifest)
         options, files = self._options, [self._path(staging, batch.attempt, file.name) for file in manifest.files]
-        task = SendTask(options.address, manifest.index, options.request_bytes, options.retry_timeout_ms)
+        task = SendTask(
+            options.address,
+            manifest.index,
+            options.request_bytes,
+            options.retry_timeout_ms,
+            batch.version,
+            is_new,
+            is_staged,
+        )
         try:
             sent = self._job.send(files, _at_a_time(manifest, options.request_bytes), task)
         except FAILURES:
             if _is_whole(staging, batch, manifest):
                 raise
-            return
+            return -1
         for each in sent:
             if each.problem is not None:
                 raise each.problem
@@ -187,6 +249,7 @@ class IndexPlace:
         self._check_uuid(manifest)
         if options.refreshes:
             self._server.post(f"/{quoted(manifest.index)}/_refresh", index=manifest.index)
+        return max((each.newest for each in sent), default=-1)
 
     def _check_uuid(self, manifest: Manifest) -> None:
         """Refuse an index that took the place of that which the batch was decided for."""

@@ -1,18 +1,23 @@
 """The tasks that send staged records to the store, a request at a time, and go on asking while it is away or busy.
 
 A record may be sent any number of times: the `_id` of an added document, and the version of one that replaces another,
-were staged. So the store's answer that it has the document, or a newer one, is as good as that it has taken it.
+are part of the decision. So if a request is repeated, the answer that the store has the document of that version is as
+good as that it has taken it. If nobody has sent the version before, or if the store has a newer one, then another
+writer wrote that document. The driver hears of it, and sends the batch again with a version that is larger.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
 
 from oncelog.errors import OncelogError
 from oncelog.znodes.clock import SYSTEM_CLOCK
@@ -30,10 +35,19 @@ _BUSY: Final = (429, 500, 502, 503, 504)
 _FIRST_PAUSE_MS: Final = 100
 _LONGEST_PAUSE_MS: Final = 5_000
 
-_TYPES_ONLY: Final = "errors,items.*.error.type"
+_REASONS_ONLY: Final = "errors,items.*.error.type,items.*.error.reason"
 """Of an answer without errors this is almost nothing."""
 
 _ALL_OF_ERRORS: Final = "errors,items.*._id,items.*.status,items.*.error"
+
+_REPLACING: Final = "index"
+"""The name of the action whose document has a version."""
+
+_CURRENT: Final = re.compile(r"current version \[(-?\d+)\]")
+"""How a version conflict names the version that the store has."""
+
+_STAGED_VERSION: Final = r'^(\{"index":\{"_id":"(?:[^"\\]|\\.)*","version":)\d+'
+"""The beginning of a record that replaces a document, up to its version; see `documents`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +59,18 @@ class SendTask:
         index: that the documents go to.
         request_bytes: the most that a request carries.
         retry_timeout_ms: how long it goes on asking for one request.
+        version: of documents that replace others.
+        is_new: whether nobody has sent the documents with this version before.
+        is_staged: whether the records have this version; otherwise the task writes it into them.
     """
 
     address: Address
     index: str
     request_bytes: int
     retry_timeout_ms: int
+    version: int
+    is_new: bool
+    is_staged: bool
 
 
 @dataclass(slots=True)
@@ -58,25 +78,27 @@ class Sent:
     """What one task sent.
 
     Attributes:
-        records: that the store has now.
+        records: that the store has taken, or of which it has a newer version.
+        newest: the largest version by which another writer's document stays in place; -1 if there is none.
         problem: why it stopped, as the error that the driver is to raise; a task that fails would be tried again.
     """
 
     records: int = 0
+    newest: int = -1
     problem: OncelogError | None = None
 
-    def row(self) -> tuple[int, str | None]:
+    def row(self) -> tuple[int, int, str | None]:
         """As a task hands it to the driver."""
         problem = self.problem
         told = None if problem is None else [type(problem).__name__, problem.message, problem.fields]
-        return self.records, None if told is None else json.dumps(told, default=str)
+        return self.records, self.newest, None if told is None else json.dumps(told, default=str)
 
     @classmethod
-    def of_row(cls, records: int, told: str | None) -> Sent:
+    def of_row(cls, records: int, newest: int, told: str | None) -> Sent:
         if told is None:
-            return cls(records)
+            return cls(records, newest)
         name, message, fields = json.loads(told)
-        return cls(records, getattr(errors, name)(message, **fields))
+        return cls(records, newest, getattr(errors, name)(message, **fields))
 
 
 def send(task: SendTask, batches: Iterable[pa.RecordBatch]) -> Sent:
@@ -89,12 +111,19 @@ def send(task: SendTask, batches: Iterable[pa.RecordBatch]) -> Sent:
     try:
         sending = _Sending(task, kept_server(task.address))
         for batch in batches:
-            for request, records in requests(batch.column(0), task.request_bytes):
-                sending.until_taken(request)
-                sent.records += records
+            for request, count in requests(_of_version(batch.column(0), task), task.request_bytes):
+                sent.newest = max(sent.newest, sending.until_taken(request))
+                sent.records += count
     except OncelogError as problem:
         sent.problem = problem
     return sent
+
+
+def _of_version(records: pa.Array, task: SendTask) -> pa.Array:
+    """The records, with the version that the task is to send."""
+    if task.is_staged:
+        return records
+    return pc.replace_substring_regex(records, _STAGED_VERSION, rf"\1{task.version}", max_replacements=1)
 
 
 def requests(records: pa.Array, most_bytes: int) -> Iterator[tuple[memoryview, int]]:
@@ -124,8 +153,11 @@ class _Sending:
     task: SendTask
     server: SearchServer
 
-    def until_taken(self, request: memoryview) -> None:
+    def until_taken(self, request: memoryview) -> int:
         """Ask until the store has taken all of it.
+
+        Returns:
+            the largest version by which another writer's document stays in place; -1 if there is none.
 
         Raises:
             SearchUnavailableError: it does not do so in time.
@@ -133,18 +165,21 @@ class _Sending:
             IndexChangedError: the index is gone, or does not take a document.
         """
         until_ms = SYSTEM_CLOCK.monotonic_ms() + self.task.retry_timeout_ms
-        pause_ms, shown = _FIRST_PAUSE_MS, _TYPES_ONLY
+        pause_ms, shown = _FIRST_PAUSE_MS, _REASONS_ONLY
+        is_new, newest = self.task.is_new and _is_first_try(), -1
         while True:
             try:
                 reply = self.server.bulk(self.task.index, request, shown)
+                newest = max(newest, _newest(reply, self.task.version, is_new=is_new))
                 if _has_taken(reply):
-                    return
-                if reply.status == OK and shown == _TYPES_ONLY:
+                    return newest
+                is_new = False
+                if reply.status == OK and shown == _REASONS_ONLY:
                     shown = _ALL_OF_ERRORS  # the same again, so that it says of which documents it speaks
                     continue
                 waiting = self._busy(reply)
             except SearchUnavailableError as problem:
-                waiting = problem
+                waiting, is_new = problem, False
             if SYSTEM_CLOCK.monotonic_ms() + pause_ms > until_ms:
                 raise waiting
             SYSTEM_CLOCK.sleep_ms(pause_ms)
@@ -194,6 +229,30 @@ def _items(reply: Reply) -> list[dict[str, Any]]:
 
 def _failed(reply: Reply) -> list[dict[str, Any]]:
     return [item for item in _items(reply) if "error" in item and item["error"].get("type") != THERE]
+
+
+def _is_first_try() -> bool:
+    """Whether no other try of this task can have sent its records."""
+    task = TaskContext.get()
+    return task is None or task.attemptNumber() == 0
+
+
+def _newest(reply: Reply, version: int, *, is_new: bool) -> int:
+    """The largest version by which a document of another writer stays in place; -1 if there is none.
+
+    Args:
+        version: of the documents that were sent.
+        is_new: whether this was the first request with them, so that nobody else can have sent this version.
+    """
+    if reply.status != OK or not isinstance(reply.body, dict):
+        return -1
+    conflicts = [
+        item[_REPLACING]["error"].get("reason") or ""
+        for item in reply.body.get("items") or ()
+        if item.get(_REPLACING, {}).get("error", {}).get("type") == THERE
+    ]
+    found = [version if (named := _CURRENT.search(said)) is None else int(named[1]) for said in conflicts]
+    return max((current for current in found if current > version or is_new), default=-1)
 
 
 def _has_taken(reply: Reply) -> bool:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from oncelog.ports import Clock, ZnodeStore
+from dataclasses import replace
+
+from oncelog.errors import RunSupersededError
+from oncelog.ports import Clock, ZnodeStore, ZnodeView
 from oncelog.spark.kit.staging import StagingAttempt
 from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.types import Outcome
@@ -10,6 +13,7 @@ from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_search import manifests
 from oncelog_search.jobs import Job
 from oncelog_search.ledgers import SEARCH_LEDGERS
+from oncelog_search.manifests import Decided
 from oncelog_search.options import SinkOptions
 from oncelog_search.place import IndexPlace
 from oncelog_search.server import SearchServer
@@ -43,15 +47,41 @@ class SearchAttempt(StagingAttempt[Job]):
         self._index = IndexPlace(target.options, target.server, asked.prefix, asked.batch_id, batch.job)
         super().__init__(target.store, target.ledgers, self._index, batch)
 
+    def begin(self) -> bool:
+        is_open = super().begin()
+        self._index.restate = self._restate
+        return is_open
+
     def write(self, report: BatchReport) -> None:
         self._index.last_version = self._last_version()
         super().write(report)
 
     def finish(self) -> None:
-        self._index.forget()
+        self._index.forget([record.nonce for record in self._rounds().values()])
         super().finish()
 
     def _last_version(self) -> int:
         """The version of the last batch that was decided; the ledger always has that."""
         decided = [record.names for record in self._rounds().values() if record.outcome is Outcome.COMMIT]
         return max((manifests.of_names(names).version for names in decided), default=0)
+
+    def _restate(self, batch: Decided) -> Decided:
+        return self._steps.run(lambda view: self._put(view, batch))
+
+    def _put(self, view: ZnodeView, batch: Decided) -> Decided:
+        """Have the ledger keep a batch with its new version, if it is not complete, and this is the newest driver.
+
+        Raises:
+            RunSupersededError: another driver took over.
+        """
+        self._steps.check_live(view)
+        kind, prefix = self._steps.kind, self._batch.request.prefix
+        for number, record in kind.read_rounds(view, prefix).items():
+            if record.nonce == batch.attempt and not record.is_over:
+                known = manifests.of_names(record.names).version
+                newest = replace(batch, version=max(batch.version, known))
+                kind.put_round(view, prefix, number, replace(record, names=newest.names()))
+                return newest
+        raise RunSupersededError(
+            "another driver has completed this batch", prefix=prefix, batch_id=batch.batch_id, attempt=batch.attempt
+        )

@@ -58,7 +58,7 @@ class PlainJob:
     def write(self, folder: str, planned: Documents) -> Written:
         path = Path(folder.removeprefix("file:"))
         path.mkdir()
-        records = [f"{json.dumps(self._action(planned, at))}\n{json.dumps(row)}\n" for at, row in enumerate(self._rows)]
+        records = [f"{_json(self._action(planned, at))}\n{_json(row)}\n" for at, row in enumerate(self._rows)]
         for at in (0, 1):
             share = records[at::2]
             (path / f"part-{at}.txt").write_text("".join(record + BETWEEN_RECORDS for record in share))
@@ -76,6 +76,11 @@ class PlainJob:
 
     def send(self, files: Sequence[str], at_a_time: int, task: SendTask) -> list[Sent]:
         return [send(task, [pa.record_batch({"value": pa.array(_records(file), pa.string())})]) for file in files]
+
+
+def _json(found: object) -> str:
+    """As Spark writes it."""
+    return json.dumps(found, separators=(",", ":"))
 
 
 def _records(file: str) -> list[str]:

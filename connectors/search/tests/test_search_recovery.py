@@ -146,22 +146,29 @@ def test_a_driver_that_wakes_up_with_an_old_batch_replaces_no_newer_document(
 def resend(world: SearchWorld, folder: Path) -> None:
     """Do what a task does that stood still with these files."""
     options = world.target().options
-    task = SendTask(options.address, world.index, options.request_bytes, options.retry_timeout_ms)
+    task = SendTask(options.address, world.index, options.request_bytes, options.retry_timeout_ms, 1, False, True)
     files = sorted(map(str, folder.glob("part-*.txt")))
     assert files
     sent = world.job([]).send(files, 1, task)
     assert [each.problem for each in sent] == [None] * len(files), "what is there is as good as taken"
 
 
+def clock(monkeypatch: pytest.MonkeyPatch, now_ms: int) -> None:
+    """Have the drivers' host believe that it is this time."""
+    monkeypatch.setattr("oncelog_search.place.wall_ms", lambda: now_ms)
+
+
 def test_the_versions_of_a_ledger_grow_though_its_clock_goes_back_and_a_batch_is_empty(
     keyed: SearchWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    clock(monkeypatch, 1_000)
     keyed.run_job(0, keyed.keyed({"a": "first"}))
-    monkeypatch.setattr("oncelog_search.place.wall_ms", lambda: 1)
+    clock(monkeypatch, 1)
     keyed.run_job(1, keyed.keyed({}))
     keyed.run_job(2, keyed.keyed({"a": "second"}))
 
     assert keyed.opensearch.documents(keyed.index) == {"a": {"id": "a", "value": "second"}}
+    assert keyed.opensearch.ask("GET", f"/{keyed.index}/_doc/a")["_version"] == 1_002
 
 
 def test_a_new_history_replaces_what_an_older_one_wrote(keyed: SearchWorld) -> None:
@@ -170,6 +177,101 @@ def test_a_new_history_replaces_what_an_older_one_wrote(keyed: SearchWorld) -> N
         keyed.prefix += "-again"
 
     assert keyed.opensearch.documents(keyed.index) == {"a": {"id": "a", "value": "contract-again-again"}}
+
+
+# Versions of others --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("behind_ms", [60_000, 0], ids=["a clock that is behind", "the same millisecond"])
+def test_a_new_history_passes_the_versions_of_an_older_one(
+    keyed: SearchWorld, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, behind_ms: int
+) -> None:
+    """It has another prefix and another ledger, and each of its batches has keys that it has not written before."""
+    clock(monkeypatch, 1_800_000_000_000)
+    keyed.run_job(0, keyed.keyed(dict.fromkeys(("a", 'quoted"\\', "version", "z"), "old")))
+    clock(monkeypatch, 1_800_000_000_000 - behind_ms)
+    keyed.store.close()
+    keyed.prefix, keyed.store = "another", open_metadata(str(tmp_path / "another"))
+
+    keyed.run_job(1, keyed.keyed({"a": "new", "other": "new", 'quoted"\\': "new"}))
+    keyed.run_job(2, keyed.keyed({"version": "new"}))
+    keyed.run_job(3, keyed.keyed({"a": "newest"}))
+
+    found = {key: row["value"] for key, row in keyed.opensearch.documents(keyed.index).items()}
+    new = dict.fromkeys(("other", 'quoted"\\', "version"), "new")
+    assert found == {"a": "newest", "z": "old", **new}
+
+
+def test_versions_that_another_program_gave_are_passed(keyed: SearchWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = f"/{keyed.index}/_doc/a?version_type=external&version={2**58}"
+    keyed.opensearch.ask("PUT", path, {"id": "a", "value": "theirs"})
+
+    keyed.run_job(0, keyed.keyed({"a": "ours", "b": "ours"}))
+    assert keyed.opensearch.documents(keyed.index)["a"]["value"] == "ours"
+
+    keyed.opensearch.ask("PUT", path.replace("/a?", "/b?") + "5", {"id": "b", "value": "theirs"})
+    keyed.run_job(1, keyed.keyed({"b": "ours again"}))
+    assert keyed.opensearch.documents(keyed.index)["b"]["value"] == "ours again"
+
+
+def test_a_version_that_no_other_passes_is_named(keyed: SearchWorld) -> None:
+    path = f"/{keyed.index}/_doc/a?version_type=external&version={2**63 - 1}"
+    keyed.opensearch.ask("PUT", path, {"id": "a", "value": "theirs"})
+
+    for run in ("run-1", "run-2"):
+        with pytest.raises(IndexChangedError, match=r"the largest version that there is.*the batch is decided"):
+            keyed.run_job(0, keyed.keyed({"a": "ours", "b": "ours"}), run)
+    keyed.opensearch.ask("PUT", f"/{keyed.index}/_settings", {"index": {"gc_deletes": "0s"}})
+    keyed.opensearch.ask("DELETE", f"/{keyed.index}/_doc/a")
+
+    assert keyed.run_job(0, keyed.keyed({}), "run-3").is_replay
+    assert {row["value"] for row in keyed.opensearch.documents(keyed.index).values()} == {"ours"}
+
+
+@pytest.mark.usefixtures("_stands_still")
+@pytest.mark.parametrize("point", [SearchCrashPoint.SEND, SearchCrashPoint.SENT])
+def test_a_restart_passes_newer_versions_too(keyed: SearchWorld, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    clock(monkeypatch, 1_000)
+    with at(point, stop), pytest.raises(StoppedOnPurposeError):
+        keyed.run_job(0, keyed.keyed({"a": "ours", "b": "ours"}))
+    path = f"/{keyed.index}/_doc/b?version_type=external&version=2000"
+    keyed.opensearch.ask("PUT", path, {"id": "b", "value": "theirs"})
+
+    assert keyed.run_job(0, keyed.keyed({}), "run-2").is_replay
+    keyed.run_job(1, keyed.keyed({"b": "ours again"}), "run-2")
+
+    assert {key: row["value"] for key, row in keyed.opensearch.documents(keyed.index).items()} == {
+        "a": "ours",
+        "b": "ours again",
+    }
+
+
+def test_a_driver_that_was_replaced_passes_no_newer_version(
+    keyed: SearchWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stops between its decision and its first request; meanwhile its successor writes two batches."""
+    clock(monkeypatch, 1_000)
+    job = keyed.keyed({"a": "old", "b": "old"})
+    send = job.send
+
+    def overtaken(*arguments: Any) -> list[Sent]:
+        keyed.run_job(0, keyed.keyed({}), "run-2")
+        keyed.run_job(1, keyed.keyed({"b": "new"}), "run-2")
+        keyed.opensearch.ask(
+            "PUT", f"/{keyed.index}/_doc/a?version_type=external&version=2000", {"id": "a", "value": "theirs"}
+        )
+        return send(*arguments)
+
+    hand = keyed.folder / "hand"
+    with at(SearchCrashPoint.SEND, lambda: shutil.copytree(staged(keyed) / "data", hand)):
+        job.send = lambda _, *more: overtaken(sorted(map(str, hand.glob("part-*"))), *more)  # type: ignore[method-assign]
+        with suppress(RunSupersededError):
+            keyed.run_job(0, job)
+
+    assert {key: row["value"] for key, row in keyed.opensearch.documents(keyed.index).items()} == {
+        "a": "theirs",
+        "b": "new",
+    }
 
 
 # The store ------------------------------------------------------------------------------------------------------------
@@ -332,6 +434,32 @@ def test_a_decision_that_says_nothing_is_told() -> None:
     for names in (["{}"], ["[]"], ["nonsense"], ["{}", "{}"], ['{"path":"p","attempt":1}'], []):
         with pytest.raises(CorruptDataError, match="the ledger does not say of a decided batch"):
             manifests.of_names(names)
+
+
+def test_manifests_of_a_query_that_took_over_are_kept_though_its_batches_have_small_numbers(
+    world: SearchWorld,
+) -> None:
+    for number in range(KEPT):
+        world.run(100 + number, [str(number)])
+
+    for number in range(3):
+        asked = BatchRequest(world.prefix, "query-2", "sink", "run-2", number, f"{number}", takeover="query")
+        BatchDriver(world.target()).run(Batch(asked, world.job([f"new {number}"])))
+
+    kept = {file.name[:10] for file in manifest_files(world)}
+    assert {f"{number:010d}" for number in range(3)} <= kept
+    assert len(kept) == KEPT
+
+
+def test_a_driver_that_comes_late_finds_the_batch_complete_though_no_manifest_of_it_is_left(world: SearchWorld) -> None:
+    def complete_and_forget() -> None:
+        world.run(0, FIRST, "run-2")
+        shutil.rmtree(world.staging / staged_names.MANIFESTS)
+
+    with at(SearchCrashPoint.SEND, complete_and_forget), suppress(RunSupersededError):
+        world.run(0, FIRST, "run-1")
+
+    assert world.holds(FIRST)
 
 
 def test_a_few_manifests_are_kept(world: SearchWorld) -> None:

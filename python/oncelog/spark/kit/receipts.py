@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from oncelog.errors import BatchRefusedError, CorruptDataError, ensure
+from oncelog.errors import BatchRefusedError, CorruptDataError, OncelogError, ensure
 from oncelog.ledger.batches import BatchSteps, OpenRound
 from oncelog.ledger.giving_up import note_shown
 from oncelog.ledger.kinds import LedgerKind
@@ -264,12 +264,25 @@ class ReceiptsAttempt(Generic[J]):
             if record.outcome is Outcome.COMMIT:
                 with after_decision(record.batch_id, self._batch.request.prefix):
                     self.mark_history()
-                    self._place.show(record.names)
+                    is_shown = self._show(number, record)
+                if not is_shown:
+                    continue
             else:
                 self._place.discard(record.nonce)
             self._steps.run(lambda view, number=number: self._mark_over(view, number))  # type: ignore[misc]
             carried_out.append(record)
         return carried_out
+
+    def _show(self, number: int, record: ReceiptsRound) -> bool:
+        """Show the pieces of a committed round; False if this fails, and another driver has completed it meanwhile."""
+        try:
+            self._place.show(record.names)
+        except OncelogError:
+            found = self._steps.kind.read_round(self._steps.store, self._batch.request.prefix, number)
+            if found is not None and not found.is_over:
+                raise
+            return False
+        return True
 
     def _discard_again(self) -> None:
         """Remove what tasks of dead drivers wrote after their attempts were discarded, while the ledger knows these."""

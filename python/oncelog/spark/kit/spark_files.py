@@ -111,13 +111,15 @@ class SparkFiles:
     def names(self, folder: str) -> list[str]:
         """The names in a folder, sorted, hidden ones too; none if there is no such folder."""
         with self._looking(folder):
-            try:
-                found = self._fs.listStatus(self._path(folder))
-            except FAILURES as problem:
-                if _is_missing(problem):
-                    return []
-                raise
-            return sorted(str(status.getPath().getName()) for status in found)
+            return sorted(str(status.getPath().getName()) for status in self._statuses(folder))
+
+    def names_by_age(self, folder: str) -> list[str]:
+        """The same, those that were changed last at the end."""
+        with self._looking(folder):
+            found = [
+                (int(each.getModificationTime()), str(each.getPath().getName())) for each in self._statuses(folder)
+            ]
+            return [name for _, name in sorted(found)]
 
     def files(self, folder: str) -> list[FoundFile]:
         """All files below a folder that Spark's readers would read, sorted by name; none if there is no such folder."""
@@ -260,6 +262,15 @@ class SparkFiles:
             if _is_missing(problem):
                 return None
             raise
+
+    def _statuses(self, folder: str) -> Sequence[Any]:
+        try:
+            found: Sequence[Any] = self._fs.listStatus(self._path(folder))
+        except FAILURES as problem:
+            if _is_missing(problem):
+                return []
+            raise
+        return found
 
     def _write(self, name: str, data: bytes) -> None:
         stream = self._fs.create(self._path(name), True)

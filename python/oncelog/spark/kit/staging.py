@@ -8,7 +8,7 @@ so whoever carries the decision out knows whether anything is left to be done.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, Protocol, TypeVar
 
@@ -144,11 +144,20 @@ class StagingFolder:
         """Whether somebody has made the batch visible."""
         return self.files.size(staged_names.manifest(self._prefix, batch_id, attempt)) is not None
 
-    def forget(self, kept: int) -> None:
-        """Remove the manifests of all batches but the newest ones."""
+    def forget(self, kept: int, needed: Iterable[str]) -> None:
+        """Remove the manifests of all batches but the newest ones.
+
+        Numbers of batches do not tell which are newest: a query that takes a prefix over begins anew.
+
+        Args:
+            kept: how many of them to keep.
+            needed: attempts whose manifests stay, however old they seem: the hosts' clocks may differ.
+        """
         folder = staged_names.manifests(self._prefix)
-        for old in self.files.names(folder)[:-kept]:
-            self.files.remove(f"{folder}/{old}")
+        stay = tuple(f"-{attempt}.json" for attempt in needed)
+        for old in self.files.names_by_age(folder)[:-kept]:
+            if not old.endswith(stay):
+                self.files.remove(f"{folder}/{old}")
 
     # Steps
 
