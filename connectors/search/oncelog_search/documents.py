@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql import types as T  # noqa: N812
 
 from oncelog.errors import InvalidRecordError
+from oncelog.spark.kit import row_values
 from oncelog_search.fields import Rule
 
 BETWEEN_RECORDS: Final = "\x1e"
@@ -75,15 +76,20 @@ def check_keys(schema: T.StructType, key_columns: Sequence[str]) -> None:
 
 
 def lines(rows: DataFrame, documents: Documents) -> DataFrame:
-    """The rows as records, in one column of text; a value that breaks a rule fails the job that asks for them."""
+    """The rows as records, in one column of text; a value that breaks a rule fails the job that asks for them.
+
+    Each text is UTF-8 by then, so the store gets it as it is, and a key makes an `_id` that no other key makes.
+    """
+    rows = row_values.checked(rows, moments=False)
     action = _replacing(documents) if documents.key_columns else _adding(documents)
-    document = F.to_json(F.struct(*map(_column, rows.columns)), _JSON)
+    row = F.struct(*map(_column, rows.columns))
+    document = F.to_json(row, _JSON)
     record = F.concat(action, F.lit("\n"), document, F.lit("\n"))
     for rule in documents.rules:
         problem = InvalidRecordError(
             f"a value of the batch does not fit its field: it must be {rule.says}", column=rule.column
         )
-        record = _unless(rule.is_bad(_column(rule.column.partition(".")[0])), problem, record)
+        record = _unless(rule.is_bad(row), problem, record)
     too_large = InvalidRecordError(
         "a document is larger than a request may be; raise requestBytes, if the store takes such requests",
         requestBytes=documents.most_bytes,
@@ -130,16 +136,17 @@ def _unless(is_bad: Column, problem: InvalidRecordError, value: Column) -> Colum
     return F.when(is_bad, F.raise_error(f"{type(problem).__name__}: {problem}").cast("string")).otherwise(value)
 
 
-def first_of_twice(staged: DataFrame, partitions: int) -> str | None:
-    """An action that two records have; None if all are different.
+def count_and_action_twice(staged: DataFrame, partitions: int) -> tuple[int, str | None]:
+    """How many records there are, and an action that two of them have; None if all are different.
 
     Args:
         staged: the records.
         partitions: into how many parts the actions are sorted.
     """
     actions = staged.select(F.substring_index("value", "\n", 1).alias("action"))
-    found = actions.repartition(partitions, "action").groupBy("action").count().where("count > 1").limit(1).collect()
-    return str(found[0]["action"]) if found else None
+    counted = actions.repartition(partitions, "action").groupBy("action").count()
+    found = counted.selectExpr("coalesce(sum(count), 0)", "max(CASE WHEN count > 1 THEN action END)").collect()[0]
+    return int(found[0]), found[1]
 
 
 def id_of(action: str) -> str:

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from operator import methodcaller
+from typing import Any, Final, cast
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql import types as T  # noqa: N812
 
 from oncelog.errors import InvalidRecordError
+from oncelog_search import terms
+from oncelog_search.addresses import ADDRESS
+from oncelog_search.indices import Index
 
 IsBad = Callable[[Column], Column]
-"""Whether a value would be refused; null, or False, if not."""
-
-LONGEST_TERM: Final = 32_766
-"""Bytes of a value that is indexed as one term."""
-
-_BYTES_OF_A_SIGN: Final = 4
-_LONGER_IF_NORMALIZED: Final = 3
+"""Whether a value, or a row as a struct, would be refused; null, or False, if not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +30,7 @@ class Rule:
 
     Attributes:
         column: its name; of a field in a struct its path.
-        is_bad: which values do not.
+        is_bad: which values do not; of the rules that `rules` returns, which rows.
         says: what they must be.
     """
 
@@ -44,20 +42,14 @@ class Rule:
 Field = Mapping[str, Any]
 
 
-def rules(schema: T.StructType, fields: Mapping[str, Field], index: str) -> list[Rule]:
-    """What the values of all columns must satisfy, to be given with the column of the first part of their path.
-
-    Args:
-        fields: of the mapping, by name.
+def rules(schema: T.StructType, index: Index) -> list[Rule]:
+    """What rows must satisfy, to be given as structs of all their columns.
 
     Raises:
         InvalidRecordError: a column has no field, or one that does not take its type.
     """
-    names = [name.lower() for name in schema.names]  # as Spark tells columns apart
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InvalidRecordError("two columns of the DataFrame have the same name", columns=twice)
-    return list(_of_struct(schema, fields, _Path(index, fields, "")))
+    found = list(_of_struct(schema, index.fields, _Path(index, "")))
+    return [*found, *_of_hidden_documents(schema, index)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,67 +57,166 @@ class _Path:
     """Where in a document something is.
 
     Attributes:
-        index: its name, for errors.
-        all_fields: of the mapping, for fields that get copies.
+        index: that the document is for.
         name: of the field; empty for the document.
     """
 
-    index: str
-    all_fields: Mapping[str, Field]
+    index: Index
     name: str
 
     def __truediv__(self, name: str) -> _Path:
-        return _Path(self.index, self.all_fields, f"{self.name}.{name}".lstrip("."))
+        return _Path(self.index, f"{self.name}.{name}" if self.name else name)
 
     def refusal(self, message: str, **fields: Any) -> InvalidRecordError:
-        return InvalidRecordError(message, column=self.name, **fields, index=self.index)
+        return InvalidRecordError(message, column=self.name, **fields, index=self.index.name)
 
 
 def _of_struct(schema: T.StructType, fields: Mapping[str, Field], at: _Path) -> Iterator[Rule]:
+    _refuse_names_twice(schema, at)
     for column in schema.fields:
         field = fields.get(column.name)
         if field is None:
             raise (at / column.name).refusal(
                 "the mapping of the index has no such field; add it, or leave the column out", fields=sorted(fields)
             )
-        yield from _of_value(column.dataType, field, at / column.name)
+        for rule in _of_value(column.dataType, field, at / column.name):
+            yield _within(rule, methodcaller("getField", column.name))
 
 
 def _of_value(type_: T.DataType, field: Field, at: _Path) -> Iterator[Rule]:
     kind = field.get("type", "object")
+    if "script" in field:
+        raise at.refusal(
+            "the store computes the values of this field by a script, and takes no others; leave the column out"
+        )
     if isinstance(type_, T.ArrayType):
+        _refuse_deep_arrays(type_, at)
         for rule in _of_value(type_.elementType, field, at):
-            yield Rule(rule.column, _in_elements(rule.is_bad), rule.says)
-    elif kind == "object" and field.get("enabled") in (False, "false") and isinstance(type_, T.StructType | T.MapType):
-        return  # the store keeps it and looks at nothing in it
+            yield _in_elements(rule)
+    elif _is_free(field) and isinstance(type_, T.StructType | T.MapType):
+        yield from _of_free(type_, at)
     elif isinstance(type_, T.StructType) and kind in {"object", "nested"}:
-        inner: Mapping[str, Field] = field.get("properties") or {}
-        for child in type_.fields:
-            for rule in _of_struct(T.StructType([child]), inner, at):
-                yield Rule(rule.column, _in_field(child.name, rule.is_bad), rule.says)
+        yield from _of_struct(type_, field.get("properties") or {}, at)
     else:
         for each in _taking(field, at):
             yield from _of_scalar(type_, each, at)
 
 
+def _is_free(field: Field) -> bool:
+    """Whether the store keeps what is in an object, and looks at nothing in it."""
+    return field.get("type", "object") == "object" and field.get("enabled") in (False, "false")
+
+
+def _of_free(type_: T.DataType, at: _Path) -> Iterator[Rule]:
+    """The store parses also what it does not look at: no object may have a name twice."""
+    if isinstance(type_, T.ArrayType):
+        yield from map(_in_elements, _of_free(type_.elementType, at))
+    elif isinstance(type_, T.StructType):
+        _refuse_names_twice(type_, at)
+        for child in type_.fields:
+            for rule in _of_free(child.dataType, at / child.name):
+                yield _within(rule, methodcaller("getField", child.name))
+    elif isinstance(type_, T.MapType):
+        if not isinstance(type_.keyType, T.StringType):
+            raise at.refusal(
+                "the keys of a map become names, which are strings: cast them, as with transform_keys",
+                type=type_.simpleString(),
+            )
+        yield Rule(at.name, _has_a_key_twice, "a map without two equal keys")
+        for rule in _of_free(type_.valueType, at):
+            yield _within(_in_elements(rule), F.map_values)
+
+
+def _has_a_key_twice(of_map: Column) -> Column:
+    keys = F.map_keys(of_map)
+    return F.size(F.array_distinct(keys)) < F.size(keys)
+
+
+def _refuse_names_twice(schema: T.StructType, at: _Path) -> None:
+    names = [name.lower() for name in schema.names]  # as Spark tells columns apart
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        what = at.name or "the DataFrame"
+        raise InvalidRecordError("two columns or fields have the same name", columns=twice, of=what)
+
+
+def _refuse_deep_arrays(type_: T.ArrayType, at: _Path) -> None:
+    most, depth, inner = int(at.index.settings.get(_DEPTH, _DEPTH_BY_DEFAULT)), 0, cast("T.DataType", type_)
+    while isinstance(inner, T.ArrayType):
+        depth, inner = depth + 1, inner.elementType
+    if depth > most:
+        raise at.refusal("arrays are in each other deeper than the index allows", depth=depth, limit=most)
+
+
 def _taking(field: Field, at: _Path) -> Iterator[Field]:
     """The field, and those that get its value, too."""
-    yield field
-    yield from (field.get("fields") or {}).values()
+    yield from _with_subfields(field)
     copies = field.get("copy_to") or ()
     for path in [copies] if isinstance(copies, str) else copies:
-        inner: Any = {"properties": at.all_fields}
+        inner: Any = {"properties": at.index.fields}
         for part in path.split("."):
             inner = (inner.get("properties") or {}).get(part) or {}
-        yield inner
+        yield from _with_subfields(inner)
 
 
-def _in_elements(is_bad: IsBad) -> IsBad:
-    return lambda value: F.exists(value, lambda element: F.coalesce(is_bad(element), F.lit(False)))
+def _with_subfields(field: Field) -> Iterator[Field]:
+    yield field
+    yield from (field.get("fields") or {}).values()
 
 
-def _in_field(name: str, is_bad: IsBad) -> IsBad:
-    return lambda value: is_bad(value.getField(name))
+def _within(rule: Rule, part: Callable[[Column], Column]) -> Rule:
+    """The rule of a part of a value, for the value."""
+    return Rule(rule.column, lambda value: rule.is_bad(part(value)), rule.says)
+
+
+def _in_elements(rule: Rule) -> Rule:
+    """The rule of elements, for their array."""
+
+    def is_bad(element: Column) -> Column:
+        return F.coalesce(rule.is_bad(element), F.lit(False))
+
+    return Rule(rule.column, lambda array: F.exists(array, is_bad), rule.says)
+
+
+# Hidden documents -----------------------------------------------------------------------------------------------------
+
+_HIDDEN: Final = "index.mapping.nested_objects.limit"
+_HIDDEN_BY_DEFAULT: Final = 10_000
+_DEPTH: Final = "index.mapping.depth.limit"
+_DEPTH_BY_DEFAULT: Final = 20
+
+
+def _of_hidden_documents(schema: T.StructType, index: Index) -> Iterator[Rule]:
+    """Each struct in a `nested` field is a document of its own for the store, which limits their number."""
+    most = int(index.settings.get(_HIDDEN, _HIDDEN_BY_DEFAULT))
+    count = _hidden(schema, {"properties": index.fields})
+    if count is not None:
+        nested = [each.name for each in schema.fields if _hidden(each.dataType, index.fields[each.name]) is not None]
+        says = f"at most {most} structs in nested fields of one row ({_HIDDEN})"
+        yield Rule(", ".join(nested), lambda row: count(row) > most, says)
+
+
+def _hidden(type_: T.DataType, field: Field) -> Callable[[Column], Column] | None:
+    """How many hidden documents a value makes; None if it can make none."""
+    if isinstance(type_, T.ArrayType):
+        of_element = _hidden(type_.elementType, field)
+        if of_element is None:
+            return None
+        return lambda array: F.coalesce(F.aggregate(array, F.lit(0), lambda n, one: n + of_element(one)), F.lit(0))
+    if not isinstance(type_, T.StructType) or _is_free(field):
+        return None
+    inner = field.get("properties") or {}
+    found = [(child.name, _hidden(child.dataType, inner[child.name])) for child in type_.fields]
+    parts = [(name, part) for name, part in found if part is not None]
+    own = int(field.get("type") == "nested")
+    if not own and not parts:
+        return None
+
+    def count(struct: Column) -> Column:
+        made = sum((part(struct.getField(name)) for name, part in parts), F.lit(own))
+        return F.when(struct.isNull(), 0).otherwise(made)
+
+    return count
 
 
 # Values that are no structs -------------------------------------------------------------------------------------------
@@ -159,15 +250,6 @@ _MILLIS: Final = "0001-01-01T00:00:00", "9999-12-31T23:59:59.999999"
 _NANOS: Final = "1970-01-01T00:00:00", "2262-04-11T00:00:00"
 """The first and the last time that such fields hold, in UTC."""
 
-_IPV4: Final = r"((25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)\.){3}(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
-_HEX: Final = "[0-9A-Fa-f]{1,4}"
-_IPV6: Final = (
-    f"(({_HEX}:){{7}}{_HEX}|({_HEX}:){{1,7}}:|:(:{_HEX}){{1,7}}|"
-    + "|".join(f"({_HEX}:){{1,{left}}}(:{_HEX}){{1,{7 - left}}}" for left in range(1, 7))
-    + "|::)"
-)
-_ADDRESS: Final = f"^({_IPV4}|{_IPV6})$"
-
 
 def _of_scalar(type_: T.DataType, field: Field, at: _Path) -> Iterator[Rule]:
     kind = field.get("type", "object")
@@ -194,7 +276,7 @@ def _of_scalar(type_: T.DataType, field: Field, at: _Path) -> Iterator[Rule]:
     elif kind in {"date", "date_nanos"}:
         yield from _of_time(type_, field, at)
     elif kind == "ip":
-        yield Rule(at.name, lambda value: ~value.rlike(_ADDRESS), "an IPv4 or IPv6 address")
+        yield Rule(at.name, lambda value: ~value.rlike(ADDRESS), "an IPv4 or IPv6 address")
 
 
 def _of_number(type_: T.DataType, largest: float | None, at: _Path) -> Iterator[Rule]:
@@ -206,12 +288,8 @@ def _of_number(type_: T.DataType, largest: float | None, at: _Path) -> Iterator[
 
 def _of_text(type_: T.DataType, field: Field, at: _Path) -> Iterator[Rule]:
     """Text that becomes one term must fit into one."""
-    is_one_term = field["type"] in {"keyword", "wildcard"} or field.get("analyzer") == "keyword"
-    kept_signs = field.get("ignore_above")
-    if not is_one_term or not isinstance(type_, T.StringType):
-        return
-    most = LONGEST_TERM // _LONGER_IF_NORMALIZED if field.get("normalizer") else LONGEST_TERM
-    if kept_signs is None or int(kept_signs) * _BYTES_OF_A_SIGN > most:
+    most = terms.most_bytes(field, at.index.settings)
+    if most is not None and isinstance(type_, T.StringType):
         yield Rule(at.name, lambda value: F.octet_length(value) > most, f"at most {most} bytes")
 
 

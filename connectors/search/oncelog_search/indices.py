@@ -21,11 +21,13 @@ class Index:
         name: its own, to which an alias may have led.
         uuid: which no other index has, not even one of its name.
         fields: by their names, as the mapping describes them.
+        settings: flat, such as ``index.uuid``; those that have their default value are missing.
     """
 
     name: str
     uuid: str
     fields: Mapping[str, Any]
+    settings: Mapping[str, str]
 
 
 def describe(server: SearchServer, asked: str, mode: Mode) -> Index:
@@ -46,7 +48,8 @@ def describe(server: SearchServer, asked: str, mode: Mode) -> Index:
     mapping = described.get("mappings") or {}
     for refusal in _refusals(described["settings"], mapping, described.get("aliases", {}).get(asked) or {}):
         raise UsageError(refusal, index=name)
-    return Index(name, described["settings"][UUID], mapping.get("properties") or {})
+    settings = described["settings"]
+    return Index(name, settings[UUID], mapping.get("properties") or {}, settings)
 
 
 def uuid_now(server: SearchServer, name: str) -> str | None:
@@ -101,6 +104,10 @@ def _refusals(settings: Mapping[str, str], mapping: Mapping[str, Any], alias: Ma
         "index.routing_partition_size out": (
             bool((mapping.get("_routing") or {}).get("required"))
             or settings.get("index.routing_partition_size", "1") != "1"
+        ),
+        "the index follows another one, and takes documents from that only; name the index that it follows": (
+            settings.get("index.xpack.ccr.following_index") == "true"
+            or "index.plugins.replication.follower.leader_index" in settings
         ),
         "the alias gives documents a routing; name the index itself": "index_routing" in alias,
     }

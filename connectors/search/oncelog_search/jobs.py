@@ -36,6 +36,18 @@ class Written(NamedTuple):
     largest: int
 
 
+class Staged(NamedTuple):
+    """What is in files.
+
+    Attributes:
+        rows: how many.
+        twice: an action that two of them have; None if all are different.
+    """
+
+    rows: int
+    twice: str | None = None
+
+
 class Job(Protocol):
     """Stages the rows of a batch, and sends those of any batch."""
 
@@ -50,8 +62,8 @@ class Job(Protocol):
     def write(self, folder: str, planned: Documents) -> Written:
         """Write the rows as records into a new folder, once."""
 
-    def first_of_twice(self, files: Sequence[str]) -> str | None:
-        """An action that two records of these files have; None if all are different."""
+    def staged(self, files: Sequence[str], *, are_keyed: bool) -> Staged:
+        """What is in these files; for keyed rows, also whether two have the same key."""
 
     def send(self, files: Sequence[str], at_a_time: int, task: SendTask) -> list[Sent]:
         """Send the records of these files; a task has so many of them in its memory."""
@@ -88,9 +100,12 @@ class SparkJob:
         found = counting.observed(observation)
         return Written(int(found["rows"]), int(found["largest"] or 0))
 
-    def first_of_twice(self, files: Sequence[str]) -> str | None:
+    def staged(self, files: Sequence[str], *, are_keyed: bool) -> Staged:
+        records = self._staged(files)
+        if not are_keyed:
+            return Staged(records.count())
         parts = min(len(files), self.spark.sparkContext.defaultParallelism)
-        return documents.first_of_twice(self._staged(files), parts)
+        return Staged(*documents.count_and_action_twice(records, parts))
 
     def send(self, files: Sequence[str], at_a_time: int, task: SendTask) -> list[Sent]:
         """Send the records; each task those of some files, or of a part of one.

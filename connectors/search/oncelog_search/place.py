@@ -25,6 +25,7 @@ from oncelog.errors import (
     CorruptDataError,
     FileUnavailableError,
     FileWriteError,
+    InvalidRecordError,
     OncelogError,
 )
 from oncelog.spark.kit.manifests import hash_of
@@ -53,6 +54,9 @@ MOST_BYTES: Final = 512 * 1024 * 1024
 
 MOST_VERSIONS: Final = 10
 """How many versions a batch may take, one after the other, while others write the same documents at the same time."""
+
+PROBED_BYTES: Final = 1_000_000
+"""The sink asks the store whether it takes documents that are larger; no store or proxy has so low a limit."""
 
 LARGEST_VERSION: Final = 2**63 - 1
 """That a document can have."""
@@ -112,11 +116,12 @@ class IndexPlace:
             attempt,
             options.key_columns,
             max(wall_ms(), self.last_version + 1),
-            tuple(fields.rules(job.schema, index.fields, index.name)),
+            tuple(fields.rules(job.schema, index)),
             options.request_bytes,
         )
         written = job.write(self.staging.begin(attempt), planned)
         reach(SearchCrashPoint.WRITTEN)
+        self._refuse_too_large(written.largest)
         sha256 = self._kept(attempt, index, written) if written.rows else ""
         if not written.rows:
             self.discard(attempt)
@@ -172,17 +177,36 @@ class IndexPlace:
     def _kept(self, attempt: str, index: Index, written: Written) -> str:
         """Make what is staged durable, and its manifest; returns the hash of that."""
         found = self.staging.written(attempt, written.rows)
-        if self._options.key_columns:
-            self._refuse_keys_twice([self._path(self.staging, attempt, file.name) for file in found])
+        self._check_staged([self._path(self.staging, attempt, file.name) for file in found], written.rows)
         text = Manifest(self._prefix, self._batch_id, index.name, index.uuid, *written, tuple(found)).text()
         self.staging.keep(attempt, text)
         reach(SearchCrashPoint.LISTED)
         return hash_of(text)
 
-    def _refuse_keys_twice(self, files: Sequence[str]) -> None:
-        twice = self._job.first_of_twice(files)
-        if twice is not None:
-            raise key_twice(columns=self._options.key_columns, id=documents.id_of(twice))
+    def _refuse_too_large(self, largest: int) -> None:
+        """Refuse a document that is larger than the store's requests may be, however few documents are in one."""
+        if largest > PROBED_BYTES and not self._server.takes(self._options.index, largest):
+            raise InvalidRecordError(
+                "a document is larger than the requests that the store takes; raise http.max_content_length of the "
+                "store, and the limit of any proxy before it, or make the document smaller",
+                bytes=largest,
+            )
+
+    def _check_staged(self, files: Sequence[str], rows: int) -> None:
+        """Make sure that the files are what `_send` will want them to be, and that no key is twice."""
+        keys = self._options.key_columns
+        staged = self._job.staged(files, are_keyed=bool(keys))
+        if staged.rows != rows:
+            raise FileWriteError(
+                "Spark counted other rows than there are in the files that the driver sees: tasks on other hosts wrote "
+                "to their own disks, so give a path that all hosts share; or Spark ran tasks again and counted their "
+                "rows twice, so restart the query; nothing was decided",
+                staging=self.staging.files.root,
+                counted=rows,
+                found=staged.rows,
+            )
+        if staged.twice is not None:
+            raise key_twice(columns=keys, id=documents.id_of(staged.twice))
 
     @staticmethod
     def _path(staging: StagingFolder, attempt: str, name: str) -> str:
@@ -267,10 +291,12 @@ class IndexPlace:
 def _is_whole(staging: StagingFolder, batch: Decided, manifest: Manifest) -> bool:
     """Whether all files of a batch are there. False: others were quicker, and have removed them.
 
+    Others may lie next to them, which a task left that came late; nobody sends these.
+
     Raises:
-        StagingChangedError: they are gone, or others than were decided, and were not sent.
+        StagingChangedError: they are gone, or changed, and were not sent.
     """
-    if tuple(staging.files.files(staging.data_of(batch.attempt))) == manifest.files:
+    if set(manifest.files) <= set(staging.files.files(staging.data_of(batch.attempt))):
         return True
     if staging.is_published(batch.batch_id, batch.attempt):
         return False

@@ -24,12 +24,10 @@ from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_search import errors
 from oncelog_search.address import Address
 from oncelog_search.errors import IndexChangedError, SearchUnavailableError
-from oncelog_search.server import DENIED, MISSING, OK, Reply, SearchServer, denied, kept_server
+from oncelog_search.server import DENIED, MISSING, OK, TOO_LARGE, Reply, SearchServer, denied, kept_server
 
 THERE: Final = "version_conflict_engine_exception"
 """The type of the answer that a document of this `_id`, or of no older version, is there."""
-
-TOO_LARGE: Final = 413
 
 _BUSY: Final = (429, 500, 502, 503, 504)
 _FIRST_PAUSE_MS: Final = 100

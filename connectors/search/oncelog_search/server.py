@@ -28,6 +28,7 @@ API_KEY: Final = "ONCELOG_SEARCH_API_KEY"
 OK: Final = 200
 DENIED: Final = (401, 403)
 MISSING: Final = 404
+TOO_LARGE: Final = 413
 
 _CONNECT_TIMEOUT_S: Final = 10
 _JSON: Final = {"Accept": "application/json"}
@@ -99,6 +100,15 @@ class SearchServer:
             SearchUnavailableError, SearchAccessError: see `send`.
         """
         return self.send("POST", f"/{quoted(index)}/_bulk?filter_path={shown}", lines)
+
+    def takes(self, index: str, size: int) -> bool:
+        """Whether the store, and each proxy before it, takes a request of so many bytes. It changes nothing.
+
+        Raises:
+            SearchUnavailableError, SearchAccessError: see `send`.
+        """
+        empty_lines = memoryview(b"\n" * size)  # which the store refuses for having no documents
+        return self.send("POST", f"/{quoted(index)}/_bulk", empty_lines).status != TOO_LARGE
 
     def send(self, method: str, path: str, body: memoryview | None = None) -> Reply:
         """Ask one node after the other until one answers.

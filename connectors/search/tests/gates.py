@@ -24,6 +24,7 @@ class Gate(ThreadingHTTPServer):
     Attributes:
         busy: how many requests to `_bulk` are answered that the store is busy, before one is passed on.
         deaf: of how many requests to `_bulk`, which are passed on, the connection ends without an answer.
+        most_bytes: of a request; a larger one is refused.
         seen: the requests that came so far.
     """
 
@@ -35,6 +36,7 @@ class Gate(ThreadingHTTPServer):
         self.authorization = authorization
         self.busy = 0
         self.deaf = 0
+        self.most_bytes = 100_000_000
         self.seen: list[str] = []
         self.pool = urllib3.PoolManager()
 
@@ -52,6 +54,9 @@ class _Handler(BaseHTTPRequestHandler):
         gate.seen.append(f"{self.command} {self.path}")
         if gate.authorization is not None and self.headers.get("Authorization") != gate.authorization:
             self._answer(401, b"Unauthorized", {})
+            return
+        if len(body) > gate.most_bytes:
+            self._answer(413, b"", {})
             return
         is_bulk = "/_bulk" in self.path
         if is_bulk and gate.busy > 0:

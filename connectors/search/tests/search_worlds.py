@@ -18,7 +18,7 @@ from oncelog.testing.target_contract import StoppedOnPurposeError, TargetWorld
 from oncelog_search import options as sink_options
 from oncelog_search.crash_points import SearchCrashPoint
 from oncelog_search.documents import BETWEEN_RECORDS, Documents
-from oncelog_search.jobs import Written
+from oncelog_search.jobs import Staged, Written
 from oncelog_search.sending import SendTask, Sent, send
 from oncelog_search.target import SearchTarget
 from tests.support.servers.opensearch import OpenSearch
@@ -70,9 +70,9 @@ class PlainJob:
         key = "|".join(str(self._rows[at][name]) for name in planned.key_columns)
         return {"index": {"_id": key, "version": planned.version, "version_type": "external"}}
 
-    def first_of_twice(self, files: Sequence[str]) -> str | None:
-        actions = [record.partition("\n")[0] for file in files for record in _records(file)]
-        return next((action for action, times in Counter(actions).items() if times > 1), None)
+    def staged(self, files: Sequence[str], *, are_keyed: bool) -> Staged:
+        actions = Counter(record.partition("\n")[0] for file in files for record in _records(file))
+        return Staged(actions.total(), next((action for action, times in actions.items() if times > 1), None))
 
     def send(self, files: Sequence[str], at_a_time: int, task: SendTask) -> list[Sent]:
         return [send(task, [pa.record_batch({"value": pa.array(_records(file), pa.string())})]) for file in files]

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelog.crash_points import CrashPoint
-from oncelog.errors import BatchRefusedError, CorruptDataError, RoundAbortedError, RunSupersededError
+from oncelog.errors import BatchRefusedError, CorruptDataError, FileWriteError, RoundAbortedError, RunSupersededError
 from oncelog.metadata import open_metadata
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark.kit import staged_names
@@ -337,6 +337,32 @@ def test_documents_that_are_gone_behind_the_decision_are_never_taken_for_sent(
     assert manifest_files(world) == []
 
 
+def test_files_that_a_late_task_leaves_next_to_those_of_the_batch_are_not_sent(world: SearchWorld) -> None:
+    die(world, SearchCrashPoint.SEND)
+    stray = '{"create":{"_id":"late"}}\n{"value":"late"}\n\x1e'
+    (staged(world) / "data" / "part-9.txt").write_text(stray)
+
+    assert world.run(0, FIRST, "run-2").is_replay
+
+    assert world.holds(FIRST)
+    assert world.left() == []
+
+
+@pytest.mark.parametrize("wrong", [-1, 1])
+def test_a_count_that_is_not_that_of_the_files_decides_nothing(world: SearchWorld, wrong: int) -> None:
+    """As if a stage above the counting one had failed, so that Spark counts its rows again."""
+    job = world.job(FIRST)
+    write = job.write
+    job.write = lambda *given: write(*given)._replace(rows=len(FIRST) + wrong)  # type: ignore[method-assign]
+
+    with pytest.raises(FileWriteError, match=rf"nothing was decided.*counted={len(FIRST) + wrong}, found={len(FIRST)}"):
+        world.run_job(0, job)
+
+    assert not world.run(0, FIRST, "run-2").is_replay
+    assert world.holds(FIRST)
+    assert world.left() == []
+
+
 def test_a_manifest_that_was_changed_is_not_carried_out(world: SearchWorld) -> None:
     die(world, SearchCrashPoint.SEND)
     manifest = staged(world) / "manifest.json"
@@ -355,11 +381,11 @@ def test_an_index_that_took_the_place_of_another_gets_the_batch_only_if_it_is_na
 
     world.opensearch.create(world.index, {"value": {"type": "keyword"}})
     with pytest.raises(IndexChangedError, match="set indexUuid to its uuid") as replaced:
-        world.run(0, FIRST, "run-2")
+        world.run(0, FIRST, "run-3")
     assert world.visible() == []
 
     world.options = {"indexUuid": replaced.value.fields["uuid"]}
-    assert world.run(0, FIRST, "run-3").is_replay
+    assert world.run(0, FIRST, "run-4").is_replay
     assert world.holds(FIRST)
 
 

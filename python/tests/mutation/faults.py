@@ -1604,9 +1604,9 @@ PLACES = [
     Fault(
         "a round is over before its batch is visible",
         "spark/kit/receipts.py",
-        "                self._place.show(record.names)\n",
+        "                with after_decision(record.batch_id):\n                    is_shown",
         "                self._steps.run(lambda view, n=number: self._mark_over(view, n))\n"
-        "                self._place.show(record.names)\n",
+        "                with after_decision(record.batch_id):\n                    is_shown",
         (TARGET_SEEDS,),
     ),
     Fault(
@@ -2801,6 +2801,41 @@ SEARCH_SINK = [
         'F.concat_ws("|", *map(_escaped, keys))',
         'F.concat_ws("|", *keys)',
         (SEARCH + "tests/test_search_refusals.py::test_keys_of_several_columns_never_meet",),
+    ),
+    Fault(
+        "a wrong count of rows is decided",
+        SEARCH + "oncelog_search/place.py",
+        "        if staged.rows != rows:\n",
+        "        if not staged.rows:\n",
+        (SEARCH_RECOVERY + "a_count_that_is_not_that_of_the_files_decides_nothing",),
+    ),
+    Fault(
+        "a late file next to those of a batch counts as damage",
+        SEARCH + "oncelog_search/place.py",
+        "if set(manifest.files) <= set(staging",
+        "if set(manifest.files) == set(staging",
+        (SEARCH_RECOVERY + "files_that_a_late_task_leaves_next_to_those_of_the_batch_are_not_sent",),
+    ),
+    Fault(
+        "a line break may end an address",
+        SEARCH + "oncelog_search/addresses.py",
+        r'(?![\s\S])"',
+        '$"',
+        (SEARCH + "tests/test_search_addresses.py",),
+    ),
+    Fault(
+        "every analyzer is taken for one that cuts tokens",
+        SEARCH + "oncelog_search/terms.py",
+        "        return analyzer not in _UNCUT_ANALYZERS\n",
+        "        return True\n",
+        (SEARCH + "tests/test_search_refusals.py::test_a_text_that_an_analyzer_does_not_cut_is_limited",),
+    ),
+    Fault(
+        "the fields of a field that gets copies are not checked",
+        SEARCH + "oncelog_search/fields.py",
+        "        yield from _with_subfields(inner)\n",
+        "        yield inner\n",
+        (SEARCH + "tests/test_search_refusals.py::test_columns_that_do_not_fit_are_named_before_a_job_runs",),
     ),
     Fault(
         "numbers that are none are staged",
