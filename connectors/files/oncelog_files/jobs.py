@@ -4,29 +4,112 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 from pyspark.errors import AnalysisException, IllegalArgumentException
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import types as T  # noqa: N812
 
 from oncelog.errors import InvalidOptionError, InvalidRecordError, UsageError
 from oncelog.spark import task_errors
-from oncelog.spark.kit import counting, spark_files
+from oncelog.spark.kit import counting, row_values, spark_files
 from oncelog.spark.kit.staging import room_for_files
+
+NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
+"""The folder of rows that have no value in a column of partitionBy."""
+
+_EXACT_TIMES: Final = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS[XXX]",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Options of Spark's writers of text, which otherwise write milliseconds, and drop what is smaller."""
+
+WRITING: Final[Mapping[str, Mapping[str, str]]] = dict.fromkeys(("json", "csv", "xml"), _EXACT_TIMES)
+"""Options that a format's writer gets if the user names no others."""
+
+LONGEST_NAME: Final = 255
+"""Bytes of a folder's name, on disks and in HDFS; object stores have names of whole paths only."""
+
+_ESCAPED: Final = r"[\x01-\x1f\x7f\"#%'*/:=?\\{\[\]^]"
+"""The signs that Spark writes as three in the name of a folder."""
 
 
 def check_columns(rows: DataFrame, partition_by: Sequence[str]) -> None:
-    """Refuse rows that lack a column that is to become a folder.
+    """Refuse rows with columns that cannot become folders.
 
     Raises:
         InvalidRecordError: which one.
     """
-    known = {name.lower() for name in rows.columns}
-    missing = [name for name in partition_by if name.lower() not in known]
+    found = {field.name.lower(): field for field in rows.schema.fields}
+    missing = [name for name in partition_by if name.lower() not in found]
     if missing:
         raise InvalidRecordError(
             "a column of partitionBy is missing in the DataFrame", missing=missing, columns=rows.columns
         )
+    for name in partition_by:
+        if name.startswith("."):
+            raise InvalidRecordError(
+                "readers pass over folders whose names begin with a dot; rename the column of partitionBy", column=name
+            )
+        if isinstance(found[name.lower()].dataType, T.BinaryType):
+            raise InvalidRecordError(
+                "bytes in the name of a folder cannot be read again; make the column of partitionBy a string, as with "
+                "hex",
+                column=name,
+            )
+
+
+def partition_types(schema: T.StructType, partition_by: Sequence[str]) -> dict[str, str]:
+    """The types of the columns that become folders, by the names that the folders have."""
+    found = {field.name.lower(): field.dataType.simpleString() for field in schema.fields}
+    return {name: found[name.lower()] for name in partition_by}
+
+
+def checked(rows: DataFrame, format_: str, partition_by: Sequence[str], *, has_long_names: bool) -> DataFrame:
+    """The same rows; the job that writes them fails with an InvalidRecordError if a text cannot be read again.
+
+    Files of the format `text` are bytes, in whatever encoding.
+
+    Args:
+        has_long_names: whether the file system takes names of any length.
+    """
+    if len(set(rows.columns)) < len(rows.columns):
+        return rows  # Spark's writer says which column is there twice
+    partitions = {name.lower() for name in partition_by}
+    columns = [
+        _as_folder(field, has_long_names=has_long_names) if field.name.lower() in partitions else _column(field.name)
+        for field in rows.schema.fields
+    ]
+    return (rows if format_ == "text" else row_values.checked(rows, moments=False)).select(*columns)
+
+
+def _as_folder(field: T.StructField, *, has_long_names: bool) -> Column:
+    """A column whose texts become names of folders."""
+    text = _column(field.name)
+    if not isinstance(field.dataType, T.StringType):
+        return text
+    signs = F.octet_length(text) - F.octet_length(F.regexp_replace(text, _ESCAPED, ""))
+    is_too_long = F.octet_length(text) + 2 * signs > LONGEST_NAME - len(f"{field.name}=".encode())
+    refusals = [
+        (
+            text.isin("", NO_VALUE) | ~F.is_valid_utf8(text),
+            f"a text cannot become the name of a folder and be read again: it is empty, or {NO_VALUE}, or not UTF-8; "
+            "replace it in the query, as by null",
+        )
+    ]
+    if not has_long_names:
+        refusals.append((is_too_long, "a text is too long for the name of a folder; shorten it in the query"))
+    found = text
+    for is_bad, message in refusals:
+        problem = InvalidRecordError(message, column=field.name)
+        error = F.raise_error(f"{type(problem).__name__}: {problem}").cast(field.dataType)
+        found = F.when(is_bad, error).otherwise(found)
+    return found.alias(field.name, metadata=field.metadata)
+
+
+def _column(name: str) -> Column:
+    return F.col("`{}`".format(name.replace("`", "``")))
 
 
 def write(rows: DataFrame, folder: str, format_: str, partition_by: Sequence[str], options: Mapping[str, str]) -> int:
@@ -43,7 +126,8 @@ def write(rows: DataFrame, folder: str, format_: str, partition_by: Sequence[str
     observation = Observation()
     with room_for_files(), _said_shortly(format_, rows.columns), task_errors.in_one_sentence():
         observed = rows.observe(observation, F.count(F.lit(1)).alias("rows"))
-        writer = observed.write.format(format_).options(**options).options(**spark_files.WRITER)
+        writer = observed.write.format(format_).options(**WRITING.get(format_, {})).options(**options)
+        writer = writer.options(**spark_files.WRITER)
         writer.partitionBy(*partition_by).save(folder)
     return int(counting.observed(observation)["rows"])
 

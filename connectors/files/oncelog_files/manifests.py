@@ -7,8 +7,8 @@ is moved to its own: at that moment readers of manifests see the whole batch.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from oncelog.spark.kit import manifests
@@ -16,7 +16,10 @@ from oncelog.spark.kit.receipts import told
 from oncelog.spark.kit.spark_files import FoundFile
 from oncelog.znodes import fields
 
-VERSION: Final = 1
+VERSION: Final = 2
+
+_OF_VERSION_2: Final = frozenset({"partitions"})
+"""What manifests of version 1 lack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,7 @@ class Manifest:
         format: of its files.
         rows: in all files together.
         files: their names below the sink's folder, and their sizes.
+        partitions: the types of the columns that became folders, by their names; readers would guess them.
     """
 
     prefix: str
@@ -36,6 +40,7 @@ class Manifest:
     format: str
     rows: int
     files: tuple[FoundFile, ...]
+    partitions: Mapping[str, str] = field(default_factory=dict)
 
     def text(self) -> str:
         """As JSON, one line."""
@@ -94,11 +99,14 @@ def parse(text: str, sha256: str, name: str) -> Manifest:
 
 
 def _manifest(text: str) -> Manifest:
-    found = manifests.object_of(text, ("version", *Manifest.__slots__))
+    keys = {"version", *Manifest.__slots__}
+    is_older = json.loads(text).get("version") == 1
+    found = manifests.object_of(text, keys - _OF_VERSION_2 if is_older else keys)
     return Manifest(
         prefix=fields.text(found["prefix"]),
         batch_id=fields.signed(found["batch_id"]),
         format=fields.text(found["format"]),
         rows=fields.signed(found["rows"]),
         files=manifests.files_of(found["files"]),
+        partitions={name: fields.text(type_) for name, type_ in found.get("partitions", {}).items()},
     )

@@ -19,8 +19,9 @@ from oncelog.crash_points import reach
 from oncelog.errors import CorruptDataError, FileUnavailableError, FileWriteError
 from oncelog.spark.kit.manifests import hash_of
 from oncelog.spark.kit.receipts import Receipts
+from oncelog.spark.kit.spark_files import WHOLE_WHEN_CLOSED
 from oncelog.spark.kit.staging import StagingFolder
-from oncelog_files import jobs, manifests
+from oncelog_files import folders_of_others, jobs, manifests
 from oncelog_files.crash_points import FilesCrashPoint
 from oncelog_files.errors import FolderChangedError
 from oncelog_files.manifests import Decided, Manifest
@@ -36,12 +37,16 @@ class FolderPlace:
         options: of the sink.
         prefix, batch_id: of the batch.
         rows: of the batch; here only its session is used.
+        own: folders that are known to belong to no other writer; the place adds its own.
     """
 
-    def __init__(self, options: SinkOptions, prefix: str, batch_id: int, rows: DataFrame) -> None:
+    def __init__(
+        self, options: SinkOptions, prefix: str, batch_id: int, rows: DataFrame, own: set[str] | None = None
+    ) -> None:
         self._options = options
         self._prefix = prefix
         self._batch_id = batch_id
+        self._own = set() if own is None else own
         self.staging = StagingFolder(rows.sparkSession, options.path, prefix)
 
     # Before the decision
@@ -54,15 +59,19 @@ class FolderPlace:
             FileWriteError: they cannot be written, or the disk does not confirm it.
             RoundAbortedError: others aborted the batch.
         """
-        options = self._options
-        folder = self.staging.begin(attempt)
-        rows = jobs.write(job, folder, options.format, options.partition_by, options.writer)
+        options, files = self._options, self.staging.files
+        if files.root not in self._own:
+            folders_of_others.refuse(files)
+            self._own.add(files.root)
+        job = jobs.checked(job, options.format, options.partition_by, has_long_names=files.scheme in WHOLE_WHEN_CLOSED)
+        rows = jobs.write(job, self.staging.begin(attempt), options.format, options.partition_by, options.writer)
         reach(FilesCrashPoint.WRITTEN)
         if not rows:
             self.discard(attempt)
             return Receipts((), 0)
         found = self.staging.written(attempt, rows)
-        text = Manifest(self._prefix, self._batch_id, options.format, rows, tuple(found)).text()
+        partitions = jobs.partition_types(job.schema, options.partition_by)
+        text = Manifest(self._prefix, self._batch_id, options.format, rows, tuple(found), partitions).text()
         self.staging.keep(attempt, text)
         reach(FilesCrashPoint.LISTED)
         decided = Decided(self.staging.files.root, attempt, self._prefix, self._batch_id, hash_of(text))

@@ -27,8 +27,9 @@ class FilesTarget:
     def __init__(self, store: ZnodeStore, options: SinkOptions) -> None:
         self.store = store
         self.options = options
+        self._own_folders: set[str] = set()
 
     def attempt(self, batch: Batch[DataFrame]) -> StagingAttempt[DataFrame]:
         asked = batch.request
-        place = FolderPlace(self.options, asked.prefix, asked.batch_id, batch.job)
+        place = FolderPlace(self.options, asked.prefix, asked.batch_id, batch.job, self._own_folders)
         return StagingAttempt(self.store, self.ledgers, place, batch)

@@ -224,6 +224,18 @@ def test_a_staging_folder_that_is_gone_behind_the_decision_is_told(world: FilesW
         world.run(0, FIRST, "run-2")
 
 
+def test_files_that_a_late_task_leaves_next_to_those_of_the_batch_are_not_shown(world: FilesWorld) -> None:
+    """As committers other than Spark's default one may do."""
+    die(world, FilesCrashPoint.SHOW)
+    data = staged(world) / "data"
+    shutil.copy(min(data.glob("*.parquet")), data / "part-late.parquet")
+
+    assert world.run(0, FIRST, "run-2").is_replay
+
+    assert world.holds(FIRST)
+    assert world.left() == []
+
+
 def test_a_manifest_that_was_changed_is_not_carried_out(world: FilesWorld) -> None:
     die(world, FilesCrashPoint.SHOW)
     manifest = staged(world) / "manifest.json"

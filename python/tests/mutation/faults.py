@@ -1604,9 +1604,9 @@ PLACES = [
     Fault(
         "a round is over before its batch is visible",
         "spark/kit/receipts.py",
-        "                with after_decision(record.batch_id):\n                    is_shown",
+        "                with after_decision(record.batch_id, self._batch.request.prefix):\n",
         "                self._steps.run(lambda view, n=number: self._mark_over(view, n))\n"
-        "                with after_decision(record.batch_id):\n                    is_shown",
+        "                with after_decision(record.batch_id, self._batch.request.prefix):\n",
         (TARGET_SEEDS,),
     ),
     Fault(

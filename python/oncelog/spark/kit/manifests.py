@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 from oncelog.errors import CorruptDataError
@@ -19,7 +19,7 @@ def hash_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def object_of(text: str, keys: Sequence[str]) -> dict[str, Any]:
+def object_of(text: str, keys: Collection[str]) -> dict[str, Any]:
     """A JSON object that has exactly these keys; a ValueError otherwise."""
     found = json.loads(text, object_pairs_hook=without_duplicates)
     if not isinstance(found, dict) or set(found) != set(keys):
