@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,3 +85,14 @@ def create_again(kafka: KafkaBroker, name: str, *values: str) -> None:
     kafka.delete_topic(name)
     until(is_created)
     send(kafka, name, *values)
+
+
+def write_sparks_checkpoint(checkpoint: Path, initial: object, end: object) -> None:
+    """What Spark's own source leaves in a checkpoint after one batch."""
+    for folder in ("sources/0", "offsets", "commits"):
+        (checkpoint / folder).mkdir(parents=True)
+    (checkpoint / "metadata").write_text('{"id":"0a8e8f0e-3d1c-4f4f-9d4e-6a1f0b0d8c11"}')
+    (checkpoint / "sources/0/0").write_text("\0v1\n" + json.dumps(initial))
+    conf = {"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": {}}
+    (checkpoint / "offsets/0").write_text(f"v1\n{json.dumps(conf)}\n{json.dumps(end)}")
+    (checkpoint / "commits/0").write_text('v1\n{"nextBatchWatermarkMs":0}')

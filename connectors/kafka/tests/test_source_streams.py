@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from reads import EARLIEST, WITHIN_S, Source, create_again, flat
+from reads import EARLIEST, WITHIN_S, Source, create_again, flat, write_sparks_checkpoint
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, Transaction, fresh_name, running_broker, send
 
@@ -204,7 +204,7 @@ def test_checkpoint_of_sparks_own_source_is_gone_on_with(
     source: Source, kafka: KafkaBroker, topic: str, checkpoint: Path
 ) -> None:
     send(kafka, topic, "a", "b", "c")
-    _write_spark_checkpoint(checkpoint, {topic: {"0": 0, "1": 0}}, {topic: {"1": 0, "0": 2}})
+    write_sparks_checkpoint(checkpoint, {topic: {"0": 0, "1": 0}}, {topic: {"1": 0, "0": 2}})
     assert flat(source.available(checkpoint, **EARLIEST)) == ["c"]
 
 
@@ -215,7 +215,7 @@ def test_a_checkpoint_of_sparks_source_with_its_topics_in_another_order_has_at_m
     for name in (first, second):
         send(kafka, name, "old")
     offsets = {second: {"0": 1}, first: {"0": 1}}
-    _write_spark_checkpoint(checkpoint, offsets, offsets)
+    write_sparks_checkpoint(checkpoint, offsets, offsets)
     source = Source(spark, kafka, subscribe=f"{first},{second}")
 
     assert source.available(checkpoint, **EARLIEST) == [[]]
@@ -232,17 +232,6 @@ def test_initial_offsets_that_spark_2_1_0_wrote_are_where_the_query_starts(
     (checkpoint / "sources" / "0" / "0").write_bytes(bytes([len(offsets)]) + offsets)
 
     assert flat(source.available(checkpoint, **EARLIEST)) == ["c"]
-
-
-def _write_spark_checkpoint(checkpoint: Path, initial: object, end: object) -> None:
-    """What Spark's source leaves after one batch."""
-    for folder in ("sources/0", "offsets", "commits"):
-        (checkpoint / folder).mkdir(parents=True)
-    (checkpoint / "metadata").write_text('{"id":"0a8e8f0e-3d1c-4f4f-9d4e-6a1f0b0d8c11"}')
-    (checkpoint / "sources/0/0").write_text("\0v1\n" + json.dumps(initial))
-    conf = {"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": {}}
-    (checkpoint / "offsets/0").write_text(f"v1\n{json.dumps(conf)}\n{json.dumps(end)}")
-    (checkpoint / "commits/0").write_text('v1\n{"nextBatchWatermarkMs":0}')
 
 
 def test_start_at_offsets_and_at_times(source: Source, kafka: KafkaBroker, topic: str, tmp_path: Path) -> None:
@@ -386,7 +375,7 @@ def test_log_that_lost_its_end_is_loss_of_data(
     source: Source, kafka: KafkaBroker, topic: str, checkpoint: Path
 ) -> None:
     send(kafka, topic, "a")
-    _write_spark_checkpoint(checkpoint, {topic: {"0": 0, "1": 0}}, {topic: {"0": 7, "1": 0}})
+    write_sparks_checkpoint(checkpoint, {topic: {"0": 0, "1": 0}}, {topic: {"0": 7, "1": 0}})
     quick = {"fetchOffset.retryIntervalMs": 10, **EARLIEST}
     with pytest.raises(StreamingQueryException, match=r"log ends before .*partition=0, offset=7, log end=1"):
         source.available(checkpoint, **quick)

@@ -208,9 +208,10 @@ class SourcePlanner:
         return resolved
 
     def _at_time(self, partition: TopicIdPartition, timestamp_ms: int, no_match: NoMatch, seen: LogSnapshot) -> int:
-        end = self.ends(seen)[partition]
+        """The first record of that time or later. In an open transaction it is there, too: the read waits for it."""
+        log_end = seen.partitions[partition].log_end
         found = snapshot.offset_for_time(
-            self._store, self._log.services.files, self._index_files, partition, timestamp_ms, end
+            self._store, self._log.services.files, self._index_files, partition, timestamp_ms, log_end
         )
         if found is None and no_match is NoMatch.ERROR:
             raise InvalidOptionError(
@@ -219,7 +220,7 @@ class SourcePlanner:
                 partition=partition.partition,
                 timestamp_ms=timestamp_ms,
             )
-        return end if found is None else found
+        return self.ends(seen)[partition] if found is None else found
 
     def source_offset(self, offsets: Offsets) -> SourceOffset:
         """The positions as an offset for Spark to keep."""

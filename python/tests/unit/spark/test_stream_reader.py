@@ -589,6 +589,35 @@ def test_a_group_that_is_above_the_log_end_is_an_error_or_starts_at_the_end(log:
         assert [start for _, start, _ in planned.bounds()] == [1, 0]
 
 
+STARTS_IN_A_TRANSACTION: dict[str, dict[str, object]] = {
+    "offsets": {"startingOffsets": json.dumps({TOPIC: {"0": 2, "1": 0}})},
+    "group": {"startingOffsets": "group", "groupId": "g"},
+    "time": {"startingOffsets": None, "startingTimestamp": 400},
+}
+
+
+@pytest.mark.parametrize("more", [{}, {"maxOffsetsPerTrigger": 1}, {"minOffsetsPerTrigger": 1}], ids=str)
+@pytest.mark.parametrize("start", STARTS_IN_A_TRANSACTION)
+def test_a_start_in_an_open_transaction_waits_until_it_ends(log: Log, start: str, more: dict[str, object]) -> None:
+    given = {**STARTS_IN_A_TRANSACTION[start], **more}
+    with started(log, "holder") as holder, log.consumer(group_id="g") as consumer:
+        holder.begin_transaction()
+        for timestamp_ms in (100, 300, 500):
+            holder.send(TOPIC, b"%d" % timestamp_ms, partition=0, timestamp_ms=timestamp_ms)
+        holder.send(TOPIC, b"other", partition=1, timestamp_ms=500)
+        holder.flush()
+        consumer.commit({tp(0): 2})
+
+        assert [bound[1:] for bound in SourcePlanner(log, options(log.path, **given)).bounds()] == [(2, 2), (0, 0)]
+        made, at = begun(log, **given)
+        assert batches(made, at) == []
+        holder.commit_transaction()
+        log.admin.settle()
+        found = batches(made, at)
+
+    assert sorted(value for batch in found for value in batch) == [b"500", b"other"]
+
+
 # A sink's group -------------------------------------------------------------------------------------------------------
 
 

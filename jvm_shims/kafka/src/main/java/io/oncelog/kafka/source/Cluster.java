@@ -112,15 +112,19 @@ final class Cluster implements AutoCloseable {
     return offsets(partitions, p -> OffsetSpec.latest(), options.isolationLevel());
   }
 
-  /** Where each log ends, open transactions included. */
-  Map<TopicPartition, Long> ends(Collection<TopicPartition> partitions) {
-    return offsets(partitions, p -> OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED);
+  /** How far each log can be read, and where it ends with open transactions included. */
+  LogEnds ends(Collection<TopicPartition> partitions) {
+    Map<TopicPartition, Long> readable = latest(partitions);
+    return new LogEnds(
+        readable,
+        options.isReadCommitted()
+            ? offsets(partitions, p -> OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+            : readable);
   }
 
-  /** The first readable record at or after each partition's time; -1 if there is none. */
-  Map<TopicPartition, Long> atTimes(Map<TopicPartition, Long> timestampsMs) {
-    return offsets(
-        timestampsMs.keySet(), p -> OffsetSpec.forTimestamp(timestampsMs.get(p)), options.isolationLevel());
+  /** The first record at or after each partition's time that a reader of this level sees; -1 if there is none. */
+  Map<TopicPartition, Long> atTimes(Map<TopicPartition, Long> timestampsMs, IsolationLevel level) {
+    return offsets(timestampsMs.keySet(), p -> OffsetSpec.forTimestamp(timestampsMs.get(p)), level);
   }
 
   /**
@@ -292,8 +296,12 @@ final class Cluster implements AutoCloseable {
   }
 
   void pause() {
+    pause(options.fetchOffsetRetryIntervalMs);
+  }
+
+  static void pause(long timeMs) {
     try {
-      Thread.sleep(options.fetchOffsetRetryIntervalMs);
+      Thread.sleep(timeMs);
     } catch (InterruptedException stopped) {
       throw Problems.<RuntimeException>sneak(stopped);
     }

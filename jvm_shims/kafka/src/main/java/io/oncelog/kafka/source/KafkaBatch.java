@@ -42,10 +42,9 @@ final class KafkaBatch implements Batch {
     SortedMap<String, Cluster.Topic> topics = cluster.topics();
     TopicWatch.checkNamed(options.subscription, topics);
     Set<TopicPartition> partitions = cluster.partitions(topics);
-    Positions positions = new Positions(options, cluster);
     Map<TopicPartition, Long> starts = new TreeMap<>(PartitionOrder.BY_NAME);
-    starts.putAll(positions.starting(partitions));
-    Map<TopicPartition, Long> ends = positions.ending(partitions);
+    starts.putAll(Positions.ofStart(options, cluster).find(partitions));
+    Map<TopicPartition, Long> ends = Positions.ofEnd(options, cluster, starts).find(partitions);
     checkOrder(starts, ends);
     Optional<WholeBatches> whole = WholeBatches.of(options);
     if (whole.isPresent()) {

@@ -36,6 +36,9 @@ import org.slf4j.LoggerFactory;
 final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
   private static final Logger LOG = LoggerFactory.getLogger(KafkaMicroBatchStream.class);
 
+  /** Between two questions whether the open transaction has ended that a planned batch waits for. */
+  private static final long HELD_PAUSE_MS = 500;
+
   private final SourceOptions options;
   private final StructType schema;
   private final Cluster cluster;
@@ -69,8 +72,8 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
         .orElseGet(
             () -> {
               watch.look(cluster.topics(), Set.of(), Set.of());
-              Positions positions = new Positions(options, cluster);
-              Map<TopicPartition, Long> starts = positions.starting(cluster.partitions(watch.topics()));
+              Positions start = Positions.ofStart(options, cluster);
+              Map<TopicPartition, Long> starts = start.find(cluster.partitions(watch.topics()));
               if (options.starting instanceof Position.Latest) {
                 starts = whole(Map.of(), starts);
               }
@@ -147,7 +150,7 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
     KafkaOffset to = KafkaOffset.of(end);
     lookAgain(from, to);
     if (latest == null) { // a batch that is replayed
-      checkAsLong(watch.ends(to));
+      awaitReadable(watch.ends(to));
     }
     // If a topic was created again since the batch was planned, this batch reads nothing of it; the next one begins it.
     Ranges ranges = new Ranges(options, cluster, watch.topics());
@@ -201,15 +204,11 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
 
   /** How far each partition can be read now. It never moves backwards, except if a topic was created again. */
   private Map<TopicPartition, Long> readable(KafkaOffset known) {
-    Set<TopicPartition> partitions = cluster.partitions(watch.topics());
-    Map<TopicPartition, Long> found = notBehind(partitions, watch.starts(known));
-    if (options.isReadCommitted()) {
-      ends = cluster.ends(partitions);
-      transactions.observe(found, ends, nowMs());
-    } else {
-      ends = found;
-    }
-    return found;
+    Map<TopicPartition, Long> from = watch.starts(known);
+    LogEnds found = notShorter(cluster.partitions(watch.topics()), from);
+    ends = found.ends();
+    transactions.observe(found.readable(), ends, nowMs());
+    return found.readableFrom(from);
   }
 
   /** {@code stable}, or if the query reads whole batches, the last ends up to there that cut none. */
@@ -239,34 +238,32 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
     watch.checkSame(to);
   }
 
-  /** Checks that the logs still have all of a batch that is planned again. */
-  private void checkAsLong(Map<TopicPartition, Long> planned) {
+  /**
+   * Waits until all of a batch that is planned again can be read. Its end may be in a transaction that is still open,
+   * if Spark's own source planned it, or an operator moved the checkpoint.
+   */
+  private void awaitReadable(Map<TopicPartition, Long> planned) {
     Set<TopicPartition> there = new HashSet<>(planned.keySet());
     there.retainAll(cluster.partitions(watch.topics()));
-    notBehind(there, planned);
-  }
-
-  /** How far {@code partitions} can be read, but at least {@code known}. */
-  private Map<TopicPartition, Long> notBehind(Set<TopicPartition> partitions, Map<TopicPartition, Long> known) {
-    Map<TopicPartition, Long> stable = cluster.latest(partitions);
-    for (int attempt = 1; attempt < options.fetchOffsetRetries && isBehind(stable, known); attempt++) {
-      cluster.pause(); // a new leader of a partition may not know the end yet
-      stable = cluster.latest(partitions);
+    LogEnds found = notShorter(there, planned);
+    while (!found.held(planned).isEmpty()) {
+      transactions.observe(found.readable(), found.ends(), nowMs());
+      Cluster.pause(HELD_PAUSE_MS);
+      found = cluster.ends(there);
     }
-    Map<TopicPartition, Long> found = new HashMap<>(stable);
-    stable.forEach(
-        (partition, end) -> {
-          long offset = known.getOrDefault(partition, 0L);
-          if (end < offset) {
-            reportShorter(partition, offset, end);
-            found.put(partition, offset);
-          }
-        });
-    return found;
   }
 
-  private static boolean isBehind(Map<TopicPartition, Long> stable, Map<TopicPartition, Long> known) {
-    return stable.entrySet().stream().anyMatch(entry -> entry.getValue() < known.getOrDefault(entry.getKey(), 0L));
+  /** Where the logs of {@code partitions} end, after a check that none of them lost its end. */
+  private LogEnds notShorter(Set<TopicPartition> partitions, Map<TopicPartition, Long> known) {
+    LogEnds found = cluster.ends(partitions);
+    for (int attempt = 1; attempt < options.fetchOffsetRetries && !found.lost(known).isEmpty(); attempt++) {
+      cluster.pause(); // a new leader of a partition may not know the end yet
+      found = cluster.ends(partitions);
+    }
+    for (TopicPartition partition : found.lost(known)) {
+      reportShorter(partition, known.get(partition), found.ends().get(partition));
+    }
+    return found;
   }
 
   private void reportShorter(TopicPartition partition, long known, long end) {

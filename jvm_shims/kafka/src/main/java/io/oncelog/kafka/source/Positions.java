@@ -5,34 +5,83 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.Function;
+import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.TopicPartition;
 
-/** Resolves a {@link Position} to offsets on the cluster. */
+/** Resolves a read's start or its end, as the options give it, to offsets on the cluster. */
 final class Positions {
+  private final Position position;
+  private final String option;
   private final SourceOptions options;
   private final Cluster cluster;
+  private final boolean isLatestWithoutMatch;
+  private final IsolationLevel level;
+  private final Function<Collection<TopicPartition>, Map<TopicPartition, Long>> latest;
 
-  Positions(SourceOptions options, Cluster cluster) {
+  private Positions(
+      Position position,
+      String option,
+      SourceOptions options,
+      Cluster cluster,
+      boolean isLatestWithoutMatch,
+      IsolationLevel level,
+      Function<Collection<TopicPartition>, Map<TopicPartition, Long>> latest) {
+    this.position = position;
+    this.option = option;
     this.options = options;
     this.cluster = cluster;
+    this.isLatestWithoutMatch = isLatestWithoutMatch;
+    this.level = level;
+    this.latest = latest;
   }
 
-  /** Where a new read of {@code partitions} starts. */
-  Map<TopicPartition, Long> starting(Set<TopicPartition> partitions) {
-    return find(options.starting, partitions, "startingOffsets", options.isLatestWithoutMatch);
+  /** Where a new read starts. A time may be that of a record in an open transaction: the read waits for it there. */
+  static Positions ofStart(SourceOptions options, Cluster cluster) {
+    return new Positions(
+        options.starting,
+        "startingOffsets",
+        options,
+        cluster,
+        options.isLatestWithoutMatch,
+        IsolationLevel.READ_UNCOMMITTED,
+        cluster::latest);
   }
 
-  /** Where a batch of {@code partitions} ends. A time after the last record means the end. */
-  Map<TopicPartition, Long> ending(Set<TopicPartition> partitions) {
-    return find(options.ending, partitions, "endingOffsets", true);
+  /**
+   * Where a batch ends. A time after the last readable record means the end.
+   *
+   * @param starts where it starts. If that is in an open transaction, nothing after it can be read yet, and the batch
+   *     ends where it starts.
+   */
+  static Positions ofEnd(SourceOptions options, Cluster cluster, Map<TopicPartition, Long> starts) {
+    return new Positions(
+        options.ending,
+        "endingOffsets",
+        options,
+        cluster,
+        true,
+        options.isolationLevel(),
+        partitions -> latestFrom(starts, cluster.ends(partitions)));
   }
 
-  private Map<TopicPartition, Long> find(
-      Position position, Set<TopicPartition> partitions, String option, boolean isLatestWithoutMatch) {
+  private static Map<TopicPartition, Long> latestFrom(Map<TopicPartition, Long> starts, LogEnds logs) {
+    for (TopicPartition partition : logs.lost(starts)) {
+      throw Problems.option(
+          "the read starts after its end",
+          "partition", partition,
+          "start", starts.get(partition),
+          "end", logs.ends().get(partition));
+    }
+    return logs.readableFrom(starts);
+  }
+
+  /** The offset of each of {@code partitions}. */
+  Map<TopicPartition, Long> find(Set<TopicPartition> partitions) {
     if (position instanceof Position.Earliest) {
       return cluster.earliest(partitions);
     } else if (position instanceof Position.Latest) {
-      return cluster.latest(partitions);
+      return latest.apply(partitions);
     } else if (position instanceof Position.Group) {
       return ofGroup(partitions);
     } else if (position instanceof Position.AtOffsets explicit) {
@@ -40,11 +89,11 @@ final class Positions {
       return withoutStandIns(explicit.offsets());
     } else if (position instanceof Position.AtTimestamps explicit) {
       checkNamesAll(explicit.timestampsMs().keySet(), partitions, option + "ByTimestamp");
-      return atTimes(explicit.timestampsMs(), isLatestWithoutMatch);
+      return atTimes(explicit.timestampsMs());
     }
     Map<TopicPartition, Long> times = new HashMap<>();
     partitions.forEach(partition -> times.put(partition, ((Position.AtTimestamp) position).timestampMs()));
-    return atTimes(times, isLatestWithoutMatch);
+    return atTimes(times);
   }
 
   private Map<TopicPartition, Long> ofGroup(Set<TopicPartition> partitions) {
@@ -66,7 +115,7 @@ final class Positions {
   private Map<TopicPartition, Long> withoutStandIns(Map<TopicPartition, Long> offsets) {
     Map<TopicPartition, Long> found = new HashMap<>(offsets);
     found.putAll(cluster.earliest(withOffset(offsets, Position.EARLIEST_OFFSET)));
-    found.putAll(cluster.latest(withOffset(offsets, Position.LATEST_OFFSET)));
+    found.putAll(latest.apply(withOffset(offsets, Position.LATEST_OFFSET)));
     return found;
   }
 
@@ -74,8 +123,8 @@ final class Positions {
     return offsets.entrySet().stream().filter(entry -> entry.getValue() == offset).map(Map.Entry::getKey).toList();
   }
 
-  private Map<TopicPartition, Long> atTimes(Map<TopicPartition, Long> timestampsMs, boolean isLatestWithoutMatch) {
-    Map<TopicPartition, Long> found = new HashMap<>(cluster.atTimes(timestampsMs));
+  private Map<TopicPartition, Long> atTimes(Map<TopicPartition, Long> timestampsMs) {
+    Map<TopicPartition, Long> found = new HashMap<>(cluster.atTimes(timestampsMs, level));
     Collection<TopicPartition> unmatched = withOffset(found, -1);
     if (!unmatched.isEmpty() && !isLatestWithoutMatch) {
       TopicPartition first = unmatched.iterator().next();
@@ -85,7 +134,7 @@ final class Positions {
           "partition", first,
           "timestamp", timestampsMs.get(first));
     }
-    found.putAll(cluster.latest(unmatched));
+    found.putAll(latest.apply(unmatched));
     return found;
   }
 
