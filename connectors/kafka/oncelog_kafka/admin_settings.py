@@ -1,7 +1,8 @@
 """Derives the settings of the driver's Kafka client from those of the tasks' client, which is Java's. Pure.
 
-The driver uses kafka-python if that can do what the options say, because it needs no other process. Otherwise it uses
-Java's client as the tasks do (control/), with the tasks' settings. `needs_java` decides which.
+The driver uses kafka-python if that can do all that the options say, because it needs no other process. Otherwise, and
+for any setting that is not known here, it uses Java's client as the tasks do (control/), with the tasks' settings.
+`needs_java` decides which.
 """
 
 from __future__ import annotations
@@ -59,10 +60,13 @@ _TLS = frozenset({"ssl.truststore.type", "ssl.truststore.location", "ssl.endpoin
 
 _JAAS = "sasl.jaas.config"
 
+_PROVIDERS = "config.providers"
+"""Names who replaces `${...}` in other settings. Only Kafka's client can do that, where it is created."""
+
 CONNECTION = frozenset(_DIRECT)
 """Settings of the Java client that say how to connect, together with those that begin with one of these prefixes:"""
 
-CONNECTION_PREFIXES = ("ssl.", "sasl.")
+CONNECTION_PREFIXES = ("ssl.", "sasl.", "config.", "security.")
 
 _JAAS_WORD = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"';]+))""")
 """One ``name=value`` of a JAAS login: the value in quotes of either kind, or without quotes, as Java reads it."""
@@ -73,17 +77,47 @@ _CREDENTIALS = ("sasl_plain_username", "sasl_plain_password")
 CLIENT, JARS = "client", "jars"
 """Under `ADMIN`: which client the driver uses, and additional jars for the class path of Java's client."""
 
+JVM_PROPERTIES = ("java.security.auth.login.config", "java.security.krb5.conf")
+"""Under `ADMIN`: system properties of Java's client, which name the files with its login. Spark's JVM has the same."""
+
 _BOOTSTRAP = "bootstrap_timeout_ms"
 
 CONNECT_TIMEOUT_MS = 30_000
 """How long the first broker may take to answer; the same as in kafka-python."""
 
-_OF_EITHER = frozenset({CLIENT, JARS, _BOOTSTRAP})
+_OF_JAVA = frozenset({CLIENT, JARS, *JVM_PROPERTIES})
+"""Settings of the driver's client that kafka-python does not know."""
+
+_OF_EITHER = _OF_JAVA | {_BOOTSTRAP}
 """Settings that either client of the driver accepts."""
+
+_FOR_TASKS = frozenset(
+    re.findall(
+        r"\S+",
+        """
+        acks allow.auto.create.topics auto.commit.interval.ms auto.offset.reset batch.size buffer.memory check.crcs
+        client.rack compression.gzip.level compression.lz4.level compression.type compression.zstd.level
+        connections.max.idle.ms default.api.timeout.ms delivery.timeout.ms enable.auto.commit enable.idempotence
+        enable.metrics.push exclude.internal.topics fetch.max.bytes fetch.max.wait.ms fetch.min.bytes group.id
+        group.instance.id heartbeat.interval.ms isolation.level linger.ms max.block.ms
+        max.in.flight.requests.per.connection max.partition.fetch.bytes max.poll.interval.ms max.poll.records
+        max.request.size metadata.max.age.ms metadata.max.idle.ms metric.reporters metrics.num.samples
+        metrics.recording.level metrics.sample.window.ms partitioner.adaptive.partitioning.enable
+        partitioner.availability.timeout.ms partitioner.ignore.keys receive.buffer.bytes reconnect.backoff.max.ms
+        reconnect.backoff.ms request.timeout.ms retries retry.backoff.max.ms retry.backoff.ms send.buffer.bytes
+        session.timeout.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
+        transaction.timeout.ms transactional.id
+        """,
+    )
+)
+"""Settings of the Java client that tune the tasks' clients, and do not change who can connect, or how."""
 
 _PYTHONS_MECHANISMS = re.compile("PLAIN|SCRAM-SHA-(256|512)")
 
-_HANDLERS = ("sasl.login.class", "sasl.login.callback.handler.class", "sasl.client.callback.handler.class")
+_PYTHONS_MODULES = re.compile(
+    r"\s*(kafkashaded\.)?org\.apache\.kafka\.common\.security\.(plain\.Plain|scram\.Scram)LoginModule\s"
+)
+"""The login modules of these mechanisms: all that they do with username and password is to hand them on."""
 
 _TOKENAUTH = re.compile(r"""tokenauth\s*=\s*["']?true""", re.IGNORECASE)
 
@@ -95,16 +129,18 @@ class JavaClient:
     Attributes:
         settings: names without ``kafka.``.
         jars: additional jars for its class path.
+        properties: system properties of its JVM.
         connect_timeout_ms: how long the first broker may take to answer.
     """
 
     settings: Mapping[str, str] = field(repr=False)
     jars: tuple[str, ...] = ()
+    properties: tuple[tuple[str, str], ...] = ()
     connect_timeout_ms: int = CONNECT_TIMEOUT_MS
 
 
 def needs_java(kafka: Mapping[str, str], admin: Mapping[str, str]) -> bool:
-    """Whether the driver's client must be Java's, because kafka-python cannot do what these settings say.
+    """Whether the driver's client must be Java's: if kafka-python is not known to do all that these settings say.
 
     ``admin.client`` overrides this. Any setting that only kafka-python has chooses kafka-python.
 
@@ -118,20 +154,29 @@ def needs_java(kafka: Mapping[str, str], admin: Mapping[str, str]) -> bool:
     if admin.keys() - _OF_EITHER:
         return False
     protocol = _PROTOCOL.value(kafka.get("security.protocol"))
-    return (protocol.endswith("SSL") and _has_javas_stores(kafka)) or (
-        protocol.startswith("SASL") and _has_javas_login(kafka)
+    login = {name for name in kafka if name.startswith("sasl.")}
+    stores = {name for name in kafka if name.startswith("ssl.")}
+    others = kafka.keys() - login - stores - _DIRECT.keys() - _FOR_TASKS
+    return (
+        bool(others)
+        or (protocol.startswith("SASL") and not _is_pythons_login(kafka, login))
+        or (protocol.endswith("SSL") and not _are_pythons_stores(kafka, stores))
     )
 
 
-def _has_javas_stores(kafka: Mapping[str, str]) -> bool:
-    is_pem_file = "ssl.truststore.location" in kafka and kafka.get("ssl.truststore.type", "").upper() == "PEM"
-    given = {name for name in kafka if name.startswith("ssl.")}
-    return bool(given - (_TLS if is_pem_file else {"ssl.endpoint.identification.algorithm"}))
-
-
-def _has_javas_login(kafka: Mapping[str, str]) -> bool:
+def _is_pythons_login(kafka: Mapping[str, str], given: set[str]) -> bool:
     mechanism = kafka.get("sasl.mechanism", "GSSAPI").strip().upper()
-    return not _PYTHONS_MECHANISMS.fullmatch(mechanism) or any(name in kafka for name in _HANDLERS)
+    return (
+        _PYTHONS_MECHANISMS.fullmatch(mechanism) is not None
+        and given == {"sasl.mechanism", _JAAS}
+        and _PYTHONS_MODULES.match(kafka[_JAAS]) is not None
+        and set(_CREDENTIALS) == _login(kafka[_JAAS]).keys()
+    )
+
+
+def _are_pythons_stores(kafka: Mapping[str, str], given: set[str]) -> bool:
+    is_pem_file = "ssl.truststore.location" in kafka and kafka.get("ssl.truststore.type", "").upper() == "PEM"
+    return given <= (_TLS if is_pem_file else {"ssl.endpoint.identification.algorithm"})
 
 
 def derive(kafka: Mapping[str, str], admin: Mapping[str, str]) -> dict[str, Any] | JavaClient:
@@ -152,10 +197,12 @@ def derive(kafka: Mapping[str, str], admin: Mapping[str, str]) -> dict[str, Any]
     _PROTOCOL.value(kafka.get("security.protocol"))  # checked for either client
     given = {name: _python_value(name, text) for name, text in admin.items()}
     if not needs_java(kafka, admin):
-        return _of_kafka_python(kafka, {name: one for name, one in given.items() if name not in {CLIENT, JARS}})
-    SERVERS.value(kafka["bootstrap.servers"])
+        return _of_kafka_python(kafka, {name: one for name, one in given.items() if name not in _OF_JAVA})
+    if _PROVIDERS not in kafka:
+        SERVERS.value(kafka["bootstrap.servers"])
     jars = tuple(one.strip() for one in admin.get(JARS, "").split(",") if one.strip())
-    return JavaClient(dict(kafka), jars, int(given.get(_BOOTSTRAP, CONNECT_TIMEOUT_MS)))
+    properties = tuple((name, admin[name]) for name in JVM_PROPERTIES if name in admin)
+    return JavaClient(dict(kafka), jars, properties, int(given.get(_BOOTSTRAP, CONNECT_TIMEOUT_MS)))
 
 
 def _of_kafka_python(kafka: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -230,6 +230,11 @@ class Sink:
             rounds = KAFKA_LEDGERS.read_rounds(store, self.prefix)
         return [found.participants for _, found in sorted(rounds.items())]
 
+    def read(self, login: Login) -> list[str]:
+        """What the source reads of the topic."""
+        source = self.spark.read.format("oncelog-kafka").options(**login, subscribe=self.topic).load()
+        return sorted(bytes(row.value).decode() for row in source.collect())
+
     def assert_is_exact(self, login: Login) -> None:
         """Batches are written by each door, and the commands find their transactions."""
         self.assert_commands_find(login)
@@ -273,6 +278,67 @@ def test_a_sink_with_a_password_is_let_in_by_either_client(
     sink: Sink, entrances: Entrances, mechanism: str, client: str
 ) -> None:
     sink.assert_is_exact({**entrances.user(mechanism), "admin.client": client})
+
+
+@pytest.fixture
+def login_file(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
+    """The JAAS file of Spark's JVM, as -Djava.security.auth.login.config names it."""
+    name, file = "java.security.auth.login.config", tmp_path / "jaas.conf"
+    java: Any = spark._jvm.java.lang.System  # type: ignore[union-attr]
+    configuration: Any = spark._jvm.javax.security.auth.login.Configuration  # type: ignore[union-attr]
+    java.setProperty(name, str(file))
+    configuration.setConfiguration(None)  # reads the file again
+    try:
+        yield file
+    finally:
+        java.clearProperty(name)
+        configuration.setConfiguration(None)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_the_login_of_the_jvms_jaas_file_lets_in_source_sink_and_commands(
+    sink: Sink, entrances: Entrances, login_file: Path, mechanism: str
+) -> None:
+    login = entrances.user(mechanism)
+    login_file.write_text(f"KafkaClient {{ {login.pop('kafka.sasl.jaas.config')} }};")
+
+    sink.assert_is_exact(login)
+    assert sink.read(login) == ["a", "b", "c", "d", "e"]
+
+
+PROVIDERS = {
+    "file": ("FileConfigProvider", "${{file:{folder}/a.properties:word}}"),
+    "directory": ("DirectoryConfigProvider", "${{directory:{folder}:word}}"),
+}
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_password_from_a_config_provider_of_kafka_lets_in_source_sink_and_commands(
+    sink: Sink, entrances: Entrances, tmp_path: Path, provider: str
+) -> None:
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "word").write_text(PASSWORD)
+    (tmp_path / "secrets" / "a.properties").write_text(f"word={PASSWORD}\n")
+    kind, reference = PROVIDERS[provider]
+    login = {
+        **entrances.user("SCRAM-SHA-512", reference.format(folder=tmp_path / "secrets")),
+        "kafka.config.providers": provider,
+        f"kafka.config.providers.{provider}.class": f"org.apache.kafka.common.config.provider.{kind}",
+    }
+
+    sink.assert_is_exact(login)
+    assert sink.read(login) == ["a", "b", "c", "d", "e"]
+
+
+def test_a_login_that_is_nowhere_is_said_to_be_missing(sink: Sink, entrances: Entrances) -> None:
+    login = entrances.user("PLAIN")
+    del login["kafka.sasl.jaas.config"]
+    missing = "Could not find a 'KafkaClient' entry in the JAAS configuration"
+
+    with pytest.raises(InvalidOptionError, match=missing):
+        sink.write(login)
+    with pytest.raises(Exception, match=rf"a setting of Kafka's client is wrong.*{missing}"):
+        sink.read(login)
 
 
 def test_a_sink_with_client_credentials_is_let_in_by_a_token(sink: Sink, entrances: Entrances) -> None:

@@ -255,6 +255,19 @@ PEM = {"ssl.truststore.type": "PEM", "ssl.truststore.location": "/ca.pem"}
 KEY_STORE = {"ssl.keystore.location": "/k.jks", "ssl.keystore.password": "secret"}
 
 
+def sasl(mechanism: str = "PLAIN", jaas: str | None = None, protocol: str = "SASL_SSL", **more: str) -> dict[str, str]:
+    """A login, by default one that kafka-python can do."""
+    kind = mechanism.partition("-")[0].capitalize()
+    module = f"org.apache.kafka.common.security.{kind.lower()}.{kind}LoginModule"
+    login = f'{module} required username="u" password="secret";' if jaas is None else jaas
+    return {
+        "security.protocol": protocol,
+        "sasl.mechanism": mechanism,
+        **({"sasl.jaas.config": login} if login else {}),
+        **{name.replace("_", "."): value for name, value in more.items()},
+    }
+
+
 @pytest.mark.parametrize(
     ("kafka", "admin", "expected"),
     [
@@ -269,16 +282,26 @@ KEY_STORE = {"ssl.keystore.location": "/k.jks", "ssl.keystore.password": "secret
         ({"security.protocol": "SSL", **KEY_STORE}, {"client": "python"}, False),
         ({"security.protocol": "SSL", **KEY_STORE}, {"bootstrap_timeout_ms": "1", "jars": "/t.jar"}, True),
         ({"security.protocol": "SSL", "ssl.truststore.location": "/t.jks"}, {}, True),
-        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256"}, {}, False),
-        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256", **KEY_STORE}, {}, True),
         ({"security.protocol": "SASL_PLAINTEXT"}, {}, True),  # Java's default is GSSAPI
-        ({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}, {}, True),
-        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "AWS_MSK_IAM"}, {}, True),
-        (
-            {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.login.callback.handler.class": "x.Y"},
-            {},
-            True,
-        ),
+        (sasl(), {}, False),
+        (sasl("SCRAM-SHA-256"), {}, False),
+        (sasl("SCRAM-SHA-256", protocol="SASL_PLAINTEXT", **KEY_STORE), {}, False),
+        (sasl("SCRAM-SHA-256", **KEY_STORE), {}, True),
+        (sasl("OAUTHBEARER"), {}, True),
+        (sasl("AWS_MSK_IAM"), {}, True),
+        (sasl(sasl_login_callback_handler_class="x.Y"), {}, True),
+        (sasl(sasl_login_refresh_window_jitter="0.1"), {}, True),
+        (sasl(jaas=""), {}, True),  # a JAAS file of the JVM may have one
+        (sasl(jaas=""), {"sasl_plain_username": "u", "sasl_plain_password": "secret"}, False),
+        (sasl(jaas="com.example.Vault required path='secret';"), {}, True),
+        (sasl(jaas="org.apache.kafka.common.security.plain.PlainLoginModule required username='u';"), {}, True),
+        (sasl(jaas="com.example.Other required username='u' password='secret';"), {}, True),
+        (sasl(config_providers="env", config_providers_env_class="x.Y"), {}, True),
+        ({"config.providers": "env"}, {}, True),
+        ({"client.dns.lookup": "resolve_canonical_bootstrap_servers_only"}, {}, True),
+        ({"security.providers": "x.Y"}, {}, True),
+        ({"a.setting.of.tomorrow": "1"}, {}, True),
+        ({"linger.ms": "5", "compression.type": "zstd", "max.poll.records": "7", "client.id": "me"}, {}, False),
     ],
 )
 def test_the_driver_takes_javas_client_where_kafka_python_cannot_do_it(

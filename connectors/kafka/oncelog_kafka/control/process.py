@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import astuple
 from pathlib import Path
@@ -24,7 +24,7 @@ from urllib.parse import unquote, urlparse
 
 from oncelog.errors import InvalidOptionError, OncelogError, UsageError
 from oncelog_kafka import packaging
-from oncelog_kafka.admin_settings import JavaClient
+from oncelog_kafka.admin_settings import JVM_PROPERTIES, JavaClient
 from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError, KafkaInternalsError
 
 _CLASS = "io.oncelog.kafka.control.Main"
@@ -83,7 +83,7 @@ class ControlProcess:
         self._stop()
         # The settings contain passwords, so they go through the pipe: everybody can see a command line.
         self._process = subprocess.Popen(
-            _command(self._client.jars), stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+            _command(self._client), stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
         opening = {"settings": dict(self._client.settings), "connectTimeoutMs": self._client.connect_timeout_ms}
         try:
@@ -175,14 +175,15 @@ def process_of(client: JavaClient) -> ProcessUser:
 # Java -----------------------------------------------------------------------------------------------------------------
 
 
-def _command(jars: Sequence[str]) -> list[str]:
+def _command(client: JavaClient) -> list[str]:
     """The command that starts the process, with the Java that Spark would use."""
-    class_path = [packaging.jars(), *jars, *_jars_of_spark(), str(_spark_jars() / "*")]
+    class_path = [packaging.jars(), *client.jars, *_jars_of_spark(), str(_spark_jars() / "*")]
     return [
         _java(),
         "-Xmx256m",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
+        *(f"-D{name}={value}" for name, value in {**_properties_of_spark(), **dict(client.properties)}.items()),
         "-cp",
         os.pathsep.join(class_path),
         _CLASS,
@@ -213,16 +214,31 @@ def _spark_jars() -> Path:
     return Path(spec.origin).parent / "jars"
 
 
+def _properties_of_spark() -> dict[str, str]:
+    """Those of `JVM_PROPERTIES` that the JVM of the Spark in this process has; they name the files with its login."""
+    context = _spark_here()
+    if context is None or context._jvm is None:
+        return {}
+    system = context._jvm.java.lang.System
+    found = {name: system.getProperty(name) for name in JVM_PROPERTIES}
+    return {name: value for name, value in found.items() if value}
+
+
 def _jars_of_spark() -> list[str]:
     """The user's jars of the Spark in this process; one of them may contain the class of a login."""
-    if importlib.util.find_spec("pyspark") is None:
-        return []
-    from pyspark import SparkContext
-
-    context = SparkContext._active_spark_context
+    context = _spark_here()
     if context is None:
         return []
     conf = context.getConf()
     named = [urlparse(one.strip()) for one in conf.get("spark.jars", "").split(",") if one.strip()]
     local = [unquote(one.path) for one in named if one.scheme in {"", "file", "local"}]
     return [*local, *filter(None, conf.get("spark.driver.extraClassPath", "").split(os.pathsep))]
+
+
+def _spark_here() -> Any:
+    """The context of the Spark that this process started; None if there is none."""
+    if importlib.util.find_spec("pyspark") is None:
+        return None
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context

@@ -38,6 +38,9 @@ public final class Clients {
     Map<String, Object> settings = new HashMap<>(given);
     // Kafka's default validator also serves brokers, and for that needs a library that clients do not need.
     settings.putIfAbsent(VALIDATOR, ClientJwtValidator.class.getName());
+    if (!settings.containsKey(LOGIN)) {
+      JvmLogin.setting().ifPresent(login -> settings.put(LOGIN, login));
+    }
     allowIssuer(settings);
     Thread thread = Thread.currentThread();
     ClassLoader before = thread.getContextClassLoader();

@@ -7,7 +7,9 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.oncelog.spark.MissingPython;
 import java.io.IOException;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import net.razorvine.pickle.PickleException;
 import net.razorvine.pickle.Unpickler;
 import org.apache.spark.SparkContext;
@@ -26,6 +28,10 @@ public final class PythonSteps {
 
   /** Where a user's own login module is looked for, because Python's processes do not know Spark's jars. */
   private static final String LOGIN_JARS = "admin.jars";
+
+  /** System properties that name the files with a login, for the same reason; each is an option under "admin.". */
+  private static final List<String> LOGIN_FILES =
+      List.of("java.security.auth.login.config", "java.security.krb5.conf");
 
   private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -59,6 +65,8 @@ public final class PythonSteps {
     Map<String, String> all = new HashMap<>(options);
     all.put(REQUEST, request.put("step", step).put("jar", Version.get()).toString());
     all.putIfAbsent(LOGIN_JARS, jarsOfSpark());
+    LOGIN_FILES.forEach(
+        name -> Optional.ofNullable(System.getProperty(name)).ifPresent(file -> all.putIfAbsent("admin." + name, file)));
     byte[] writer =
         source()
             .createWriteInfoInPython(KafkaProvider.NAME, schema, new CaseInsensitiveStringMap(all), false, true)
