@@ -50,13 +50,15 @@
     InvariantViolation              a bug in oncelog: report it; nothing was written
 
 A message is static text, followed by the values as named fields. So logs can be searched, and errors survive pickling
-between Spark's processes.
+between Spark's processes. Text and values are without secrets (secrecy.py), whoever raises the error.
 """
 
 from __future__ import annotations
 
 from enum import Enum
 from typing import Any, Self
+
+from oncelog.secrecy import hidden, in_fields
 
 
 class OncelogError(Exception):
@@ -68,9 +70,9 @@ class OncelogError(Exception):
     """
 
     def __init__(self, message: str, **fields: Any) -> None:
-        super().__init__(message)
-        self.message = message
-        self.fields = fields
+        self.message = hidden(message)
+        self.fields = in_fields(fields)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         if not self.fields:

@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args
 
 from oncelog.errors import Shown, UsageError, ensure
 from oncelog.habits import answers, check_names, shown_name
+from oncelog.secrecy import HIDDEN, is_secret
 
 Checked = TypeVar("Checked", bound=Callable[..., Any])
 
@@ -107,7 +108,7 @@ class _Signature(NamedTuple):
             return value if rule is None else rule.admit(value)
         except _Refused as refused:
             message = f"{refused.part}{name} must be {refused.rule.text}{refused.fix and '; '}{refused.fix}"
-            found = Shown(_short.repr(refused.value))
+            found = HIDDEN if is_secret(name) else Shown(_short.repr(refused.value))
             raise UsageError(message, call=self.name, found=found, type=type(refused.value).__name__) from None
 
 

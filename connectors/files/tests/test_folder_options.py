@@ -12,6 +12,8 @@ import oncelog_files
 from oncelog.errors import InvalidOptionError, UsageError
 from oncelog.spark.kit.folders import ledger_inside
 from oncelog_files.batch_sink import FilesSink
+from oncelog_files.options import OPTIONS
+from tests.support.harness.marked_secrets import assert_hidden, given
 
 
 @pytest.mark.parametrize(
@@ -90,3 +92,9 @@ def test_a_sink_can_be_pickled_and_shows_its_options() -> None:
 def test_whole_batches_need_a_session() -> None:
     with pytest.raises(UsageError, match=r"read by a SparkSession .*found='str'"):
         oncelog_files.read("spark", "/out")
+
+
+def test_no_option_shows_a_secret(caplog: pytest.LogCaptureFixture) -> None:
+    sinks = given(OPTIONS, {"path": "/out", "format": "parquet"})
+
+    assert_hidden(((one, lambda one=one: oncelog_files.sink(**one)) for one in sinks), caplog)

@@ -44,7 +44,7 @@ def _remember_settings(context: click.Context, parameter: click.Parameter, value
     for setting in values:
         name, equals, value = setting.partition("=")
         if not equals:
-            raise click.UsageError(f"{setting!r} is not a setting; write it like security.protocol=SSL")
+            raise click.UsageError("--config takes a setting as NAME=VALUE, such as security.protocol=SSL")
         known = name.removeprefix(KAFKA)
         if name.startswith(ADMIN):
             admin[name.removeprefix(ADMIN)] = value

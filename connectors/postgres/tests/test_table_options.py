@@ -11,7 +11,8 @@ import oncelog_postgres
 from oncelog.errors import InvalidOptionError
 from oncelog.spark.kit.upserts import Mode
 from oncelog_postgres.batch_sink import PostgresSink
-from oncelog_postgres.options import parse
+from oncelog_postgres.options import OPTIONS, parse
+from tests.support.harness.marked_secrets import assert_hidden, given
 
 URL = "postgresql://me@host/db"
 
@@ -78,3 +79,9 @@ def test_a_sink_can_be_pickled_and_shows_its_options() -> None:
     assert (sink.options.mode, sink.options.key_columns) == (Mode.UPSERT, ("id", "Day"))
     assert sink.options.ledger_place == URL, "the ledger is in the same database"
     assert "mode='upsert'" in repr(sink)
+
+
+def test_no_option_shows_a_secret(caplog: pytest.LogCaptureFixture) -> None:
+    sinks = given(OPTIONS, {"url": "postgresql://host/db", "table": "t"})
+
+    assert_hidden(((one, lambda one=one: oncelog_postgres.sink(**one)) for one in sinks), caplog)

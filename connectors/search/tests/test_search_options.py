@@ -12,7 +12,9 @@ from oncelog.errors import InvalidOptionError
 from oncelog_search.address import Address
 from oncelog_search.batch_sink import SearchSink
 from oncelog_search.errors import SearchAccessError
+from oncelog_search.options import OPTIONS
 from oncelog_search.server import SearchServer
+from tests.support.harness.marked_secrets import assert_hidden, given
 
 GIVEN = {"url": "https://search:9200", "index": "flights", "staging": "/staging"}
 
@@ -97,3 +99,9 @@ def test_a_sink_can_be_pickled_and_shows_its_options() -> None:
         5_000_000,
     )
     assert "key_columns=('a', 'b')" in repr(sink)
+
+
+def test_no_option_shows_a_secret(caplog: pytest.LogCaptureFixture) -> None:
+    sinks = given(OPTIONS, GIVEN)
+
+    assert_hidden(((one, lambda one=one: oncelog_search.sink(**one)) for one in sinks), caplog)

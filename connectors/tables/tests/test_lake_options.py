@@ -14,7 +14,10 @@ from oncelog.errors import InvalidOptionError, UsageError
 from oncelog.spark.kit.upserts import Mode
 from oncelog_tables.batch_sink import DeltaSink, IcebergSink
 from oncelog_tables.delta_tables import DeltaTables
+from oncelog_tables.options import DELTA as DELTA_OPTIONS
+from oncelog_tables.options import ICEBERG as ICEBERG_OPTIONS
 from oncelog_tables.options import parse_delta
+from tests.support.harness.marked_secrets import assert_hidden, given
 
 BOTH = {"path": "/lake/t", "znodes": "/ledger"}
 
@@ -108,3 +111,12 @@ def test_a_delta_rs_that_would_leave_the_batch_out_of_its_commit_is_refused(monk
 
     with pytest.raises(UsageError, match=r"deltalake is too old: .*installed='1.5.1', oldest='1.6'"):
         DeltaTables({})
+
+
+def test_no_option_shows_a_secret(caplog: pytest.LogCaptureFixture) -> None:
+    secret = ("storage.aws_secret_access_key", "storage.azure_storage_sas_key", "catalog.token", "catalog.uri")
+    delta = given(DELTA_OPTIONS, BOTH, *secret[:2])
+    iceberg = given(ICEBERG_OPTIONS, {"table": "a.b", "znodes": "/ledger"}, *secret[2:])
+
+    assert_hidden(((one, lambda one=one: oncelog_tables.delta(**one)) for one in delta), caplog)
+    assert_hidden(((one, lambda one=one: oncelog_tables.iceberg(**one)) for one in iceberg), caplog)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from oncelog.errors import InvalidOptionError
+from oncelog.errors import InvalidOptionError, Shown
 from oncelog.limits import MAX_NAME_BYTES
 from oncelog.spark.kit import values
 
@@ -162,7 +162,9 @@ def as_text(name: str, raw: object) -> str:
         return str(raw).lower()
     if not isinstance(raw, str) and not (isinstance(raw, int) and raw.bit_length() < 64):
         raise InvalidOptionError(
-            "the option's value must be text, a whole number of 64 bits or a bool", option=name, value=raw
+            "the option's value must be text, a whole number of 64 bits or a bool",
+            option=name,
+            value=raw if isinstance(raw, int | float) else Shown(type(raw).__name__),  # an object may show a secret
         )
     if _UNPAIRED_SURROGATE.search(f"{name}{raw}"):
         raise InvalidOptionError(

@@ -20,6 +20,7 @@ from oncelog.errors import BatchRefusedError
 from oncelog.ledger.kinds import all_kinds
 from oncelog.ledger.progress import GroupProgress
 from oncelog.ports import ZnodeStore
+from oncelog.secrecy import hidden
 from oncelog.signatures import checked
 from oncelog.spark.kit import context, watching
 from oncelog.spark.kit.context import BatchContext
@@ -53,7 +54,7 @@ class ForeachBatchSink(ABC, Generic[O, T]):
         self.last_report: BatchReport | None = None
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.options!r})"
+        return hidden(f"{type(self).__name__}({self.options!r})")
 
     @checked
     def __call__(self, df: DataFrame, batch_id: int) -> None:

@@ -1,5 +1,6 @@
 package io.oncelog.kafka.source;
 
+import io.oncelog.kafka.Secrets;
 import java.util.concurrent.ExecutionException;
 
 /** Creates this source's errors: a static text that says what to do, then named values. */
@@ -13,7 +14,7 @@ final class Problems {
 
   /** An error in a request to Kafka. */
   static IllegalStateException cluster(String text, Throwable cause, Object... fields) {
-    return new IllegalStateException(message(text, fields) + "; cause: " + cause, cause);
+    return new IllegalStateException(Secrets.hidden(message(text, fields) + "; cause: " + cause), cause);
   }
 
   /** {@code text; name=value, name=value}; the fields are names and values in turn. */
@@ -22,7 +23,7 @@ final class Problems {
     for (int i = 0; i < fields.length; i += 2) {
       built.append(i == 0 ? "; " : ", ").append(fields[i]).append('=').append(fields[i + 1]);
     }
-    return built.toString();
+    return Secrets.hidden(built.toString());
   }
 
   /** The cause of a future's failure. */
