@@ -20,11 +20,20 @@ KAFKA = "kafka."
 ADMIN = "admin."
 
 
+_SERVER = re.compile(r"(?:[0-9A-Za-z._%-]*://)?(?P<server>(?:\[[0-9A-Fa-f:.%]+\]|[0-9A-Za-z._%-]+):[0-9]{1,5})")
+"""As Kafka's client reads it: a protocol before the host has no meaning, and there is no user."""
+
+
 def _servers(text: str) -> list[str]:
-    servers = [one.strip() for one in text.split(",") if one.strip()]
-    if not servers or not all(re.fullmatch(r".+:[0-9]{1,5}", one) for one in servers):
+    found = [_SERVER.fullmatch(one) for one in listed(text)]
+    if not found or None in found:
         raise ValueError("brokers as host:port, such as host:9092,other:9092")
-    return servers
+    return [one["server"] for one in found if one is not None]
+
+
+def listed(text: str) -> list[str]:
+    """The items of a list, each once; there may be a comma too much, as older clients of Kafka allowed."""
+    return list(dict.fromkeys(one.strip() for one in text.split(",") if one.strip()))
 
 
 SERVERS = Option(

@@ -154,6 +154,12 @@ OPTIONS: tuple[Option, ...] = (
         f"a deleted checkpoint brings a new query id, and with it an empty ledger. {values.PREFIX_RULE}",
         default_doc="the query id",
     ),
+    Option(
+        "includeHeaders",
+        SINKS,
+        values.boolean,
+        "Spark's own, without effect, as in Spark: headers are written if the rows have the column `headers`.",
+    ),
     sink_name_option(STREAMING_SINKS),
     Option(
         "groupId",
@@ -292,8 +298,10 @@ def _divided(options: Mapping[str, object]) -> tuple[dict[str, str], dict[str, s
     """The settings of Kafka's client and of the driver's, without their prefixes, and oncelog's own options."""
     texts = {name: as_text(name, raw) for name, raw in options.items() if raw is not None}
     kafka, admin = _below(KAFKA, texts), _below(ADMIN, texts)
-    if SERVERS.name.removeprefix(KAFKA) not in kafka:
+    servers = SERVERS.name.removeprefix(KAFKA)
+    if servers not in kafka:
         raise InvalidOptionError("a required option is missing", option=SERVERS.name)
+    kafka[servers] = ",".join(admin_settings.listed(kafka[servers]))
     return kafka, admin, {name: text for name, text in texts.items() if not name.lower().startswith((KAFKA, ADMIN))}
 
 

@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import oncelog_kafka
+from oncelog.cli import main
 from oncelog.errors import InvalidOptionError
+from oncelog.spark.kit.options import Use
 from oncelog_kafka import admin_settings, options
 from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.options import FORBIDDEN, OPTIONS, OnTimedOut, render_markdown_table
+from tests.support.harness.marked_secrets import MARK, assert_hidden, given
 
 LEAST: dict[str, Any] = {"kafka.bootstrap.servers": "a:1, b:2"}
 
@@ -319,3 +323,68 @@ def test_a_delegation_token_is_no_login() -> None:
         with pytest.raises(InvalidOptionError, match="delegation tokens are not supported") as error:
             options.parse({**LEAST, "kafka.sasl.mechanism": "SCRAM-SHA-512", "kafka.sasl.jaas.config": jaas})
         assert "secret" not in str(error.value)
+
+
+SECRET = ("kafka.sasl.jaas.config", "kafka.ssl.key.password", "kafka.ssl.keystore.key", "admin.sasl_plain_password")
+
+
+def test_no_option_shows_a_secret(caplog: pytest.LogCaptureFixture) -> None:
+    logins = [LEAST, {**LEAST, **sasl()}, {**LEAST, **sasl(jaas=""), "admin.client": "python"}]
+    for least in logins:
+        calls = [(one, lambda one=one: oncelog_kafka.sink(**one)) for one in given(OPTIONS, least, *SECRET)]
+        assert_hidden(calls, caplog)
+
+
+@pytest.mark.parametrize(
+    "name", ["sasl.jaas.config", "ssl.key.password", "admin.sasl_plain_password", "wrong.password"]
+)
+def test_no_command_prints_a_secret(name: str) -> None:
+    places = ["user:" + MARK + "@host:9092", "host:9092,user:" + MARK + "@host:9092"]
+    for words in (
+        ["--brokers", "127.0.0.1:1", f"--config={name}:{MARK}", "txn", "list"],
+        ["--brokers", "127.0.0.1", f"--config={name}={MARK}", "txn", "list"],
+        *(["--brokers", place, f"--config={name}={MARK}", "txn", "list"] for place in places),
+    ):
+        done = CliRunner().invoke(main, ["kafka", *words])
+        assert done.exit_code != 0
+        assert MARK not in f"{done.output}{done.exception!r}", words
+
+
+# Spark's own sink (KafkaSourceProvider of Spark 4.0 to 4.3) -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("use", [Use.FOREACH_BATCH, Use.STREAM_WRITE, Use.BATCH_WRITE])
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"topic": "t"},
+        {"includeHeaders": "true"},
+        {"INCLUDEHEADERS": False},
+        {"kafka.compression.type": "zstd"},
+        {"kafka.any.setting": "x"},
+    ],
+    ids=str,
+)
+def test_an_option_of_sparks_sink_is_accepted(option: dict[str, Any], use: Use) -> None:
+    options.parse({**LEAST, **option}, use)
+
+
+@pytest.mark.parametrize("name", ["key.serializer", "value.serializer"])
+def test_a_setting_that_sparks_sink_refuses_is_refused_with_a_reason(name: str) -> None:
+    with pytest.raises(InvalidOptionError, match=r"the option cannot be set .*reason='\w+ are written as the bytes"):
+        options.parse({**LEAST, f"kafka.{name}": "x"})
+
+
+@pytest.mark.parametrize("servers", ["a:1,b:2,", " a:1 , b:2 ,, ", "a:1,b:2,a:1", "PLAINTEXT://a:1,b:2"])
+def test_driver_and_tasks_read_the_brokers_alike(servers: str) -> None:
+    parsed = options.parse({"kafka.bootstrap.servers": servers})
+
+    assert python_client({"kafka.bootstrap.servers": servers})["bootstrap_servers"] == ["a:1", "b:2"]
+    assert parsed.producer["bootstrap.servers"].removeprefix("PLAINTEXT://") == "a:1,b:2"
+
+
+@pytest.mark.parametrize("servers", ["", " , ", "a", "a:1,b", "user:secret@a:1", "a:1/path", "a:x"])
+def test_brokers_that_kafkas_client_cannot_read_are_refused(servers: str) -> None:
+    with pytest.raises(InvalidOptionError, match=r"malformed .*expected='brokers as host:port") as error:
+        options.parse({"kafka.bootstrap.servers": servers})
+    assert "secret" not in str(error.value)
