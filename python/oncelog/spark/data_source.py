@@ -46,10 +46,16 @@ class OncelogDataSource(DataSource):
         return BatchReader(parse_source_options(self.options, Use.BATCH_READ), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from oncelog.errors import OncelogError
         from oncelog.spark.kit.options import Use
         from oncelog.spark.options import parse_source_options
+        from oncelog.spark.refused_stream import RefusedStreamReader
 
-        return _stream_reader()(parse_source_options(self.options, Use.STREAM_READ), schema)
+        try:
+            options = parse_source_options(self.options, Use.STREAM_READ)
+        except OncelogError as problem:
+            return RefusedStreamReader(problem)
+        return _stream_reader()(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from oncelog.spark.kit.options import Use

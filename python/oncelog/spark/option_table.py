@@ -210,7 +210,6 @@ OPTIONS: tuple[Option, ...] = (
 )
 
 SYNONYMS = {
-    "kafka.bootstrap.servers": "path",
     "kafka.group.id": "groupId",
     "kafka.isolation.level": "isolationLevel",
     "kafka.transactional.id": "transactionalIdPrefix",

@@ -61,7 +61,7 @@ def parse_source_options(options: Mapping[str, object], use: Use) -> SourceOptio
     Raises:
         InvalidOptionError: an option is unknown, malformed, misplaced, missing, or contradicts another one.
     """
-    given = Given(options, OPTIONS, use, SYNONYMS)
+    given = _given(options, use)
     given.require("path")
     given.only_one_of("subscribe", "subscribePattern", "assign", required=True)
     starting = _starting(given)
@@ -104,7 +104,7 @@ def parse_sink_options(options: Mapping[str, object], use: Use) -> SinkOptions:
     Raises:
         InvalidOptionError: an option is unknown, malformed, misplaced, missing, or contradicts another one.
     """
-    given = Given(options, OPTIONS, use, SYNONYMS)
+    given = _given(options, use)
     given.require("path")
     parsed = SinkOptions(
         path=given.value("path"),
@@ -120,6 +120,21 @@ def parse_sink_options(options: Mapping[str, object], use: Use) -> SinkOptions:
             missing="checkpointLocation",
         )
     return parsed
+
+
+_BROKERS = "kafka.bootstrap.servers"
+
+
+def _given(options: Mapping[str, object], use: Use) -> Given:
+    named = next((name for name in options if name.lower() == _BROKERS), None)
+    if named is not None:
+        raise InvalidOptionError(
+            "the format oncelog is the embedded log in the folder `path`, which has no brokers; for a Kafka cluster "
+            "use the format oncelog-kafka",
+            option=named,
+            use=use.value,
+        )
+    return Given(options, OPTIONS, use, SYNONYMS)
 
 
 def _starting(given: Given) -> Position:

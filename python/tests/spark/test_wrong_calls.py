@@ -46,7 +46,7 @@ CALLS = {
     'sink(**at, codec=None, compression="lz4")':
         "unknown option [option='compression', use='foreachBatch(sink(...))', did_you_mean='codec'",
     'sink(**at, **{"kafka.bootstrap.servers": "h1:9092"})':
-        "unknown option [option='kafka.bootstrap.servers', use='foreachBatch(sink(...))', did_you_mean='path']",
+        "has no brokers; for a Kafka cluster use the format oncelog-kafka [option='kafka.bootstrap.servers', use=",
     'sink(**at, **{"kafka.compression.type": "lz4"})':
         "unknown option [option='kafka.compression.type', use='foreachBatch(sink(...))', did_you_mean='codec']",
     'sink(**at, **{"kafka.transactional.id": "copier"})':
@@ -93,7 +93,7 @@ CALLS = {
     'read(subscribe="in").load("/nowhere/at/all")':
         "there is no log here; check the path, or create one with oncelog.open(path) or `oncelog topic create`",
     'read(subscribe="in", **{"kafka.bootstrap.servers": "h1:9092"}).load()':
-        "unknown option [option='kafka.bootstrap.servers', use='read', did_you_mean='path']",
+        "has no brokers; for a Kafka cluster use the format oncelog-kafka",
     "read(**at).load()":
         "one of these options is required [one_of=['subscribe', 'subscribePattern', 'assign'], use='read']",
     'read(**at, subscribe="").load()':

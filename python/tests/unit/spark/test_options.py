@@ -171,6 +171,13 @@ def test_parsed_options_travel_to_other_processes(options: object) -> None:
 # Errors ---------------------------------------------------------------------------------------------------------------
 
 
+def test_brokers_are_answered_with_the_format_for_a_cluster() -> None:
+    for name in ("kafka.bootstrap.servers", "KAFKA.bootstrap.Servers"):
+        refused = refused_source(**{name: "x"})
+        assert refused["option"] == name
+        assert refused["message"].endswith("for a Kafka cluster use the format oncelog-kafka")
+
+
 @pytest.mark.parametrize(
     ("key", "documented"),
     [
@@ -178,7 +185,6 @@ def test_parsed_options_travel_to_other_processes(options: object) -> None:
         ("subscribepatern", "subscribePattern"),
         ("group_id", "groupId"),
         ("max_offsets_per_trigger", "maxOffsetsPerTrigger"),
-        ("kafka.bootstrap.servers", "path"),
         ("kafka.group.id", "groupId"),
         ("kafka.isolation.level", "isolationLevel"),
     ],

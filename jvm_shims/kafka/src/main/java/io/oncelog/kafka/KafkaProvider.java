@@ -3,6 +3,7 @@ package io.oncelog.kafka;
 import io.oncelog.kafka.sink.BatchWrite;
 import io.oncelog.kafka.sink.SinkState;
 import io.oncelog.kafka.source.Reads;
+import io.oncelog.spark.TableOptions;
 import java.util.Map;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
@@ -40,7 +41,7 @@ public final class KafkaProvider implements TableProvider, CreatableRelationProv
 
   @Override
   public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
-    return new KafkaTable(schema, SinkState.of(properties));
+    return new KafkaTable(schema, SinkState.of(properties), new TableOptions(properties));
   }
 
   @Override

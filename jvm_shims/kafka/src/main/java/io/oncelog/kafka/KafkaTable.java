@@ -1,9 +1,10 @@
 package io.oncelog.kafka;
 
 import io.oncelog.kafka.sink.SinkState;
-import io.oncelog.kafka.sink.StreamWriteBuilder;
+import io.oncelog.kafka.sink.TopicWriteBuilder;
 import io.oncelog.kafka.source.Reads;
 import io.oncelog.spark.ContinuousProcessing;
+import io.oncelog.spark.TableOptions;
 import java.util.EnumSet;
 import java.util.Map;
 import java.util.Set;
@@ -22,10 +23,12 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 final class KafkaTable implements Table, SupportsRead, SupportsWrite, ReportsSinkMetrics {
   private final StructType schema;
   private final SinkState sink;
+  private final TableOptions ofTable;
 
-  KafkaTable(StructType schema, SinkState sink) {
+  KafkaTable(StructType schema, SinkState sink, TableOptions ofTable) {
     this.schema = schema;
     this.sink = sink;
+    this.ofTable = ofTable;
   }
 
   @Override
@@ -45,18 +48,19 @@ final class KafkaTable implements Table, SupportsRead, SupportsWrite, ReportsSin
         TableCapability.BATCH_READ,
         TableCapability.MICRO_BATCH_READ,
         TableCapability.STREAMING_WRITE,
+        TableCapability.V1_BATCH_WRITE,
         TableCapability.ACCEPT_ANY_SCHEMA);
   }
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    return Reads.builder(options, schema);
+    return Reads.builder(ofTable.with(options), schema);
   }
 
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
     ContinuousProcessing.refuse();
-    return new StreamWriteBuilder(sink, info);
+    return new TopicWriteBuilder(sink, info.schema(), ofTable.with(info.options()));
   }
 
   /** The last batch's report, which the query's progress shows under {@code sink.metrics}. */

@@ -32,6 +32,6 @@ public final class OncelogProvider extends PythonDataSourceV2 implements DataSou
 
   @Override
   public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
-    return new OncelogTable(this, schema);
+    return new OncelogTable(this, schema, new TableOptions(properties));
   }
 }

@@ -1,6 +1,9 @@
 package io.oncelog.spark;
 
 import io.oncelog.spark.sink.JvmWriteBuilder;
+import java.util.EnumSet;
+import java.util.Set;
+import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.SupportsTruncate;
@@ -21,17 +24,30 @@ final class OncelogTable extends PythonTable {
   private static final String OBJECT_STORE = "s3:";
 
   private final PythonDataSourceV2 source;
-  private final StructType schema;
+  private static final String BROKERS = "kafka.bootstrap.servers";
 
-  OncelogTable(PythonDataSourceV2 source, StructType schema) {
+  private final StructType schema;
+  private final TableOptions ofTable;
+
+  OncelogTable(PythonDataSourceV2 source, StructType schema, TableOptions ofTable) {
     super(source, OncelogProvider.NAME, schema);
     this.source = source;
     this.schema = schema;
+    this.ofTable = ofTable;
+  }
+
+  /** Rows may lack columns that a read shows, as in Spark's Kafka tables; Python checks those that it gets. */
+  @Override
+  public Set<TableCapability> capabilities() {
+    Set<TableCapability> all = EnumSet.copyOf(super.capabilities());
+    all.add(TableCapability.ACCEPT_ANY_SCHEMA);
+    return all;
   }
 
   /** Object stores are for Python, with its credentials and clients; there the socket is not the bottleneck. */
   @Override
-  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap given) {
+    CaseInsensitiveStringMap options = checked(given);
     ScanBuilder python = super.newScanBuilder(options);
     return isInJvm(options, READER)
         ? new WholeColumns(schema, columns -> new OncelogScan(python.build(), columns))
@@ -39,12 +55,27 @@ final class OncelogTable extends PythonTable {
   }
 
   @Override
-  public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+  public WriteBuilder newWriteBuilder(LogicalWriteInfo given) {
     ContinuousProcessing.refuse();
+    LogicalWriteInfo info = new CheckedWrite(given.queryId(), given.schema(), checked(given.options()));
     WriteBuilder python = super.newWriteBuilder(info);
     return isInJvm(info.options(), WRITER)
         ? new JvmWriteBuilder(source, name(), (SupportsTruncate) python, info)
         : python;
+  }
+
+  private record CheckedWrite(String queryId, StructType schema, CaseInsensitiveStringMap options)
+      implements LogicalWriteInfo {}
+
+  /** All options. Brokers are refused here, because Spark would bury Python's sentence in its tracebacks. */
+  private CaseInsensitiveStringMap checked(CaseInsensitiveStringMap given) {
+    CaseInsensitiveStringMap options = ofTable.with(given);
+    if (options.containsKey(BROKERS)) {
+      throw new IllegalArgumentException(
+          "UsageError: the format oncelog is the embedded log in the folder `path`, which has no brokers; for a Kafka "
+              + "cluster use the format oncelog-kafka; option=" + BROKERS);
+    }
+    return options;
   }
 
   private static boolean isInJvm(CaseInsensitiveStringMap options, String option) {
