@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from kafka.errors import TopicAlreadyExistsError
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -96,3 +96,21 @@ def write_sparks_checkpoint(checkpoint: Path, initial: object, end: object) -> N
     conf = {"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": {}}
     (checkpoint / "offsets/0").write_text(f"v1\n{json.dumps(conf)}\n{json.dumps(end)}")
     (checkpoint / "commits/0").write_text('v1\n{"nextBatchWatermarkMs":0}')
+
+
+@contextmanager
+def warnings(spark: SparkSession, of: str = "io.oncelog.kafka.source") -> Iterator[Any]:
+    """What the source, or another part of the jar, warns of in the time of the block, by `toString()`."""
+    log4j = cast("Any", spark._jvm).org.apache.logging.log4j
+    written = cast("Any", spark._jvm).java.io.StringWriter()
+    layout = log4j.core.layout.PatternLayout.newBuilder().withPattern("%p %m%n").build()
+    appender = log4j.core.appender.WriterAppender.createAppender(layout, None, written, "captured", False, True)
+    appender.start()
+    log4j.core.config.Configurator.setLevel(of, log4j.Level.WARN)
+    context = log4j.LogManager.getContext(False)
+    logger = context.getConfiguration().getLoggerConfig(of)
+    logger.addAppender(appender, log4j.Level.WARN, None)
+    try:
+        yield written
+    finally:
+        logger.removeAppender("captured")

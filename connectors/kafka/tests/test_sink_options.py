@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -331,7 +332,7 @@ SECRET = ("kafka.sasl.jaas.config", "kafka.ssl.key.password", "kafka.ssl.keystor
 def test_no_option_shows_a_secret(caplog: pytest.LogCaptureFixture) -> None:
     logins = [LEAST, {**LEAST, **sasl()}, {**LEAST, **sasl(jaas=""), "admin.client": "python"}]
     for least in logins:
-        calls = [(one, lambda one=one: oncelog_kafka.sink(**one)) for one in given(OPTIONS, least, *SECRET)]
+        calls = [(one, partial(oncelog_kafka.sink, **one)) for one in given(OPTIONS, least, *SECRET)]
         assert_hidden(calls, caplog)
 
 

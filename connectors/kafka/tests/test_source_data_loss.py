@@ -6,8 +6,6 @@ Without failOnDataLoss the query goes on with what there is, each row once, and 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +14,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import IllegalArgumentException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from reads import EARLIEST, WITHIN_S, Source, create_again, flat
+from reads import EARLIEST, WITHIN_S, Source, create_again, flat, warnings
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, fresh_name, send
 from tests.support.spark.queries import last_batch
@@ -58,24 +56,6 @@ def set_end_of_last_batch(checkpoint: Path, end: dict[str, dict[str, int]]) -> N
     version, metadata, offset = last.read_text().splitlines()
     last.write_text("\n".join([version, metadata, json.dumps(json.loads(offset) | end)]))
     last.with_name(f".{last.name}.crc").unlink()
-
-
-@contextmanager
-def warnings(spark: SparkSession) -> Iterator[Any]:
-    """What the source warns of in the time of the block, by `toString()`."""
-    log4j = cast("Any", spark._jvm).org.apache.logging.log4j
-    written = cast("Any", spark._jvm).java.io.StringWriter()
-    layout = log4j.core.layout.PatternLayout.newBuilder().withPattern("%p %m%n").build()
-    appender = log4j.core.appender.WriterAppender.createAppender(layout, None, written, "captured", False, True)
-    appender.start()
-    log4j.core.config.Configurator.setLevel("io.oncelog.kafka.source", log4j.Level.WARN)
-    context = log4j.LogManager.getContext(False)
-    logger = context.getConfiguration().getLoggerConfig("io.oncelog.kafka.source")
-    logger.addAppender(appender, log4j.Level.WARN, None)
-    try:
-        yield written
-    finally:
-        logger.removeAppender("captured")
 
 
 def test_rows_of_a_recreated_topic_that_is_shorter_are_read_once(
@@ -392,7 +372,12 @@ def test_a_topic_that_was_out_of_sight_for_a_while_is_gone_on_with_where_it_was(
             send(kafka, name, f"a {number}")
             assert flat(only.available(checkpoint, **TOLD)) == [f"a {number}"]
     assert last_offset(checkpoint) == {name: {"0": 3}, "@absent": {other: {"0": 2}}}
-    assert warned.toString().count(f"a topic of the query is gone; topic={other}") == 1
+    assert (
+        warned.toString().count(
+            f"options no longer select; select it again, or start with a new checkpoint; topic={other}"
+        )
+        == 1
+    )
     send(kafka, other, "b 2")
 
     assert flat(both.available(checkpoint, **EARLIEST)) == ["b 2"]
@@ -417,6 +402,22 @@ def test_a_topic_that_comes_back_as_another_one_is_read_from_its_start(
     send(kafka, other, "c 3")
 
     assert flat(both.available(checkpoint, **EARLIEST)) == ["c 3"]
+
+
+@pytest.mark.parametrize("selects", ["subscribe", "subscribePattern", "assign"])
+def test_another_source_on_the_same_checkpoint_is_told_that_it_is_another_one(
+    spark: SparkSession, kafka: KafkaBroker, name: str, checkpoint: Path, selects: str
+) -> None:
+    other = kafka.create_topic(fresh_name("lossy"), partitions=2)
+    send(kafka, name, "a")
+    send(kafka, other, "b", partition=1)
+    first = {"subscribe": name, "subscribePattern": f"{name}|{other}", "assign": json.dumps({other: [0, 1]})}
+    then = {"subscribe": other, "subscribePattern": other, "assign": json.dumps({other: [0]})}
+    Source(spark, kafka, **{selects: first[selects]}).available(checkpoint, **EARLIEST)
+
+    left_out = f"topic={other}, partition=1" if selects == "assign" else f"topic={name}"
+    with pytest.raises(StreamingQueryException, match=rf"the options no longer select; select it again.*; {left_out}"):
+        Source(spark, kafka, **{selects: then[selects]}).available(checkpoint, **EARLIEST)
 
 
 def test_an_offset_whose_absent_partitions_are_none_is_refused(source: Source, checkpoint: Path) -> None:

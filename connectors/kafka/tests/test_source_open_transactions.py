@@ -85,7 +85,8 @@ def test_a_planned_batch_that_ends_in_an_open_transaction_runs_when_that_ends(
     (checkpoint / "commits" / "0").unlink()
     assert problems(kafka, checkpoint) == []
 
-    with source.running(checkpoint, **EARLIEST, **{"kafkaConsumer.pollTimeoutMs": 1000}) as (query, batches):
+    impatient: dict[str, Any] = {**EARLIEST, "kafkaConsumer.pollTimeoutMs": 1000}
+    with source.running(checkpoint, **impatient) as (query, batches):
         until(lambda: query.isActive and "Processing" in query.status["message"])
         query.awaitTermination(4)
         assert (query.exception(), batches) == (None, [])

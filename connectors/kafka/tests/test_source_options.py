@@ -9,8 +9,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from reads import Source
-from tests.support.servers.kafka import KafkaBroker, fresh_name
+from reads import EARLIEST, Source, warnings
+from tests.support.connectors import kafka_sink
+from tests.support.servers.kafka import KafkaBroker, fresh_name, send
 
 pytestmark = pytest.mark.sampled
 
@@ -178,3 +179,24 @@ def test_options_of_sparks_source_are_taken(
     )
     assert source.values() == []
     assert source.available(tmp_path / "checkpoint", startingOffsets="earliest") == [[]]
+
+
+def test_a_setting_that_no_client_of_kafka_knows_is_warned_of_once_with_the_one_that_was_meant(
+    spark: SparkSession, kafka: KafkaBroker, topic: str, tmp_path: Path
+) -> None:
+    """By source and sink; settings of a user's own classes have no similar name."""
+    misspelt = {"kafka.max.pol.records": "5", "kafka.linger.msec": "5", "kafka.schema.registry.url": "http://h"}
+    send(kafka, topic, "a")
+    source = Source(spark, kafka, subscribe=topic)
+    with warnings(spark, of="io.oncelog.kafka.ClientSettings") as warned:
+        assert source.values(**{name: value for name, value in misspelt.items() if "linger" not in name}) == ["a"]
+        assert source.values(**EARLIEST, **{"kafka.max.pol.records": "5"}) == ["a"]
+        sink = kafka_sink.options(kafka, tmp_path, topic, **{"kafka.linger.msec": "5"})
+        source.batch().select("value").write.format("oncelog-kafka").options(**sink).save()
+
+    said = [line for line in warned.toString().splitlines() if "no client of Kafka knows this option" in line]
+    assert [line.partition("; ")[2] for line in said] == [
+        "option=kafka.max.pol.records, did you mean=kafka.max.poll.records",
+        "option=kafka.schema.registry.url",
+        "option=kafka.linger.msec, did you mean=kafka.linger.ms",
+    ]

@@ -1,5 +1,6 @@
 package io.oncelog.kafka.sink;
 
+import io.oncelog.kafka.ClientSettings;
 import java.util.Collections;
 import java.util.Iterator;
 import java.util.List;
@@ -33,6 +34,7 @@ public final class BatchWriter {
    */
   public static String write(Dataset<Row> rows, String settings) {
     SinkSettings parsed = SinkSettings.parse(settings);
+    ClientSettings.warnOfUnknown(parsed.producer().keySet());
     JavaRDD<InternalRow> plan = ((org.apache.spark.sql.classic.Dataset<Row>) rows).queryExecution().toRdd().toJavaRDD();
     if (plan.getNumPartitions() == 0) {
       return TaskOutcome.toJson(withoutRows(parsed));

@@ -86,6 +86,13 @@ final class Cluster implements AutoCloseable {
     return partitions.stream().filter(one -> !leftOut.contains(one.topic())).collect(Collectors.toSet());
   }
 
+  /** Whether there is a topic that the subscription may leave out. */
+  boolean exists(String name) {
+    return ask(
+        "a topic cannot be looked up",
+        () -> describe(name, admin().describeTopics(List.of(name)).topicNameValues().get(name)).isPresent());
+  }
+
   /** The partitions of {@code topics} that the subscription reads. */
   Set<TopicPartition> partitions(Map<String, Topic> topics) {
     if (options.subscription instanceof Subscription.Assigned assigned) {

@@ -59,7 +59,7 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
     this.schema = schema;
     this.checkpoint = checkpoint;
     cluster = new Cluster(options);
-    watch = new TopicWatch(options, checkpoint);
+    watch = new TopicWatch(options, checkpoint, cluster::exists);
     transactions = new OpenTransactions(cluster);
     progress = options.groupId.map(group -> new GroupProgress(cluster, group));
     whole = WholeBatches.of(options);

@@ -2,12 +2,11 @@ package io.oncelog.kafka.source;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.json.JsonMapper;
+import io.oncelog.kafka.Names;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.util.Arrays;
-import java.util.Comparator;
-import java.util.Locale;
 import java.util.Optional;
 
 /**
@@ -65,29 +64,9 @@ enum Option {
     return Arrays.stream(values()).anyMatch(name -> name.text.equalsIgnoreCase(key));
   }
 
-  /** The most similar spelling. */
+  /** The most similar spelling; null if none is similar. */
   static String nearest(String key) {
-    return Arrays.stream(values())
-        .map(name -> name.text)
-        .min(Comparator.comparingInt(name -> changes(name.toLowerCase(Locale.ROOT), key.toLowerCase(Locale.ROOT))))
-        .orElseThrow();
-  }
-
-  /** Levenshtein's distance. */
-  private static int changes(String one, String other) {
-    int[] row = new int[other.length() + 1];
-    Arrays.setAll(row, i -> i);
-    for (int i = 1; i <= one.length(); i++) {
-      int diagonal = row[0];
-      row[0] = i;
-      for (int j = 1; j <= other.length(); j++) {
-        int above = row[j];
-        int replaced = diagonal + (one.charAt(i - 1) == other.charAt(j - 1) ? 0 : 1);
-        row[j] = Math.min(replaced, 1 + Math.min(above, row[j - 1]));
-        diagonal = above;
-      }
-    }
-    return row[other.length()];
+    return Names.nearest(key, Arrays.stream(values()).map(name -> name.text).toList());
   }
 
   /** The rows of options.json, by constant. An enum's constructor cannot use the enum's own static fields. */

@@ -122,7 +122,10 @@ final class SourceOptions {
     for (String key : options.asCaseSensitiveMap().keySet()) {
       if (!Option.isKnown(key) && !key.toLowerCase(Locale.ROOT).startsWith(ClientSettings.PREFIX)) {
         String nearest = Option.nearest(key);
-        throw Problems.option("unknown option of the source oncelog-kafka", "option", key, "nearest", nearest);
+        String text = "unknown option of the source oncelog-kafka";
+        throw nearest == null
+            ? Problems.option(text, "option", key)
+            : Problems.option(text, "option", key, "nearest", nearest);
       }
     }
   }
@@ -131,6 +134,7 @@ final class SourceOptions {
 
   private SortedMap<String, String> checkedClientSettings(CaseInsensitiveStringMap options) {
     SortedMap<String, String> settings = new TreeMap<>(ClientSettings.of(options));
+    ClientSettings.warnOfUnknown(settings.keySet());
     refuse(settings, ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "startingOffsets says where a query starts");
     refuse(settings, ConsumerConfig.KEY_DESERIALIZER_CLASS_CONFIG, "keys come as bytes; cast or decode the column");
     refuse(settings, ConsumerConfig.VALUE_DESERIALIZER_CLASS_CONFIG, "values come as bytes; cast or decode the column");

@@ -7,6 +7,7 @@ import java.util.Set;
 import java.util.SortedMap;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.function.Predicate;
 import java.util.stream.Collectors;
 import org.apache.kafka.common.TopicPartition;
 import org.slf4j.Logger;
@@ -22,15 +23,24 @@ import org.slf4j.LoggerFactory;
 final class TopicWatch {
   private static final Logger LOG = LoggerFactory.getLogger(TopicWatch.class);
 
+  private static final String NOT_SELECTED =
+      "the checkpoint is of a query that reads a topic which the options no longer select; select it again, or start "
+          + "with a new checkpoint";
+
   private final SourceOptions options;
   private final Checkpoint checkpoint;
+  private final Predicate<String> exists;
   private final Set<String> toldIds = new HashSet<>(); // new ids that a warning was logged for
   private SortedMap<String, String> firstIds; // null before the first look
   private SortedMap<String, Cluster.Topic> topics = new TreeMap<>();
 
-  TopicWatch(SourceOptions options, Checkpoint checkpoint) {
+  /**
+   * @param exists whether the cluster has a topic that the options do not select
+   */
+  TopicWatch(SourceOptions options, Checkpoint checkpoint, Predicate<String> exists) {
     this.options = options;
     this.checkpoint = checkpoint;
+    this.exists = exists;
   }
 
   /** The topics that existed at the last look. */
@@ -124,8 +134,13 @@ final class TopicWatch {
   private void checkThere(SortedMap<String, Cluster.Topic> found, Set<TopicPartition> expected) {
     for (TopicPartition partition : expected) {
       Cluster.Topic topic = found.get(partition.topic());
-      if (topic == null) {
-        report("a topic of the query is gone", "topic", partition.topic());
+      if (topic == null && exists.test(partition.topic())) {
+        report(NOT_SELECTED, "topic", partition.topic());
+      } else if (topic == null) {
+        report("a topic of the query is gone, or this user may not see it any more", "topic", partition.topic());
+      } else if (options.subscription instanceof Subscription.Assigned assigned
+          && !assigned.partitions().contains(partition)) {
+        report(NOT_SELECTED, "topic", partition.topic(), "partition", partition.partition());
       } else if (partition.partition() >= topic.partitions()) {
         report("a partition of the query is gone", "topic", partition.topic(), "partition", partition.partition());
       }

@@ -87,6 +87,21 @@ class TopicWatchTest {
     watch(false).look(topics(), Set.of(A0), Set.of(A0));
   }
 
+  @Test
+  void aTopicThatTheOptionsNoLongerSelectIsNotSaidToBeGone() {
+    TopicPartition other = new TopicPartition("c", 0);
+    SortedMap<String, Cluster.Topic> seen = topics("a", "id of a");
+
+    DataLossException notSelected =
+        assertThrows(DataLossException.class, () -> watch(true).look(seen, Set.of(A0, other), Set.of(A0, other)));
+    DataLossException gone =
+        assertThrows(DataLossException.class, () -> watch(true).look(seen, Set.of(A0, B0), Set.of(A0, B0)));
+
+    assertTrue(notSelected.getMessage().contains("no longer select; select it again"), notSelected.getMessage());
+    assertTrue(gone.getMessage().contains("a topic of the query is gone"), gone.getMessage());
+    watch(false).look(seen, Set.of(A0, other), Set.of(A0, other));
+  }
+
   private TopicWatch watch(boolean failOnDataLoss) {
     Map<String, String> given =
         Map.of(
@@ -94,7 +109,7 @@ class TopicWatchTest {
             "subscribe", "a",
             "failOnDataLoss", String.valueOf(failOnDataLoss));
     SourceOptions options = SourceOptions.ofStream(new CaseInsensitiveStringMap(given));
-    return new TopicWatch(options, new Checkpoint(folder.toUri().toString(), new Configuration()));
+    return new TopicWatch(options, new Checkpoint(folder.toUri().toString(), new Configuration()), "c"::equals);
   }
 
   private static SortedMap<String, Cluster.Topic> topics(String... namesAndIds) {
