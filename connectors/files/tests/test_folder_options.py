@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,4 +98,4 @@ def test_whole_batches_need_a_session() -> None:
 def test_no_option_shows_a_secret(caplog: pytest.LogCaptureFixture) -> None:
     sinks = given(OPTIONS, {"path": "/out", "format": "parquet"})
 
-    assert_hidden(((one, lambda one=one: oncelog_files.sink(**one)) for one in sinks), caplog)
+    assert_hidden(((one, partial(oncelog_files.sink, **one)) for one in sinks), caplog)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from typing import Any
 
 import pytest
@@ -84,4 +85,4 @@ def test_a_sink_can_be_pickled_and_shows_its_options() -> None:
 def test_no_option_shows_a_secret(caplog: pytest.LogCaptureFixture) -> None:
     sinks = given(OPTIONS, {"url": "postgresql://host/db", "table": "t"})
 
-    assert_hidden(((one, lambda one=one: oncelog_postgres.sink(**one)) for one in sinks), caplog)
+    assert_hidden(((one, partial(oncelog_postgres.sink, **one)) for one in sinks), caplog)

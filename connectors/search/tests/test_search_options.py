@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from typing import Any
 
 import pytest
@@ -104,4 +105,4 @@ def test_a_sink_can_be_pickled_and_shows_its_options() -> None:
 def test_no_option_shows_a_secret(caplog: pytest.LogCaptureFixture) -> None:
     sinks = given(OPTIONS, GIVEN)
 
-    assert_hidden(((one, lambda one=one: oncelog_search.sink(**one)) for one in sinks), caplog)
+    assert_hidden(((one, partial(oncelog_search.sink, **one)) for one in sinks), caplog)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -118,5 +119,5 @@ def test_no_option_shows_a_secret(caplog: pytest.LogCaptureFixture) -> None:
     delta = given(DELTA_OPTIONS, BOTH, *secret[:2])
     iceberg = given(ICEBERG_OPTIONS, {"table": "a.b", "znodes": "/ledger"}, *secret[2:])
 
-    assert_hidden(((one, lambda one=one: oncelog_tables.delta(**one)) for one in delta), caplog)
-    assert_hidden(((one, lambda one=one: oncelog_tables.iceberg(**one)) for one in iceberg), caplog)
+    assert_hidden(((one, partial(oncelog_tables.delta, **one)) for one in delta), caplog)
+    assert_hidden(((one, partial(oncelog_tables.iceberg, **one)) for one in iceberg), caplog)

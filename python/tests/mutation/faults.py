@@ -1167,6 +1167,13 @@ SPARK = [
         ("unit/spark/test_planner.py",),
     ),
     Fault(
+        "a start at a time does not see a record in an open transaction",
+        "spark/planner.py",
+        "partition, timestamp_ms, log_end",
+        "partition, timestamp_ms, self.ends(seen)[partition]",
+        ("unit/spark/test_stream_reader.py",),
+    ),
+    Fault(
         "the ends of a batch read are planned apart",
         "spark/planner.py",
         "[(p, start, max(min(wanted[p], limits[p]), start)) for",
@@ -2033,6 +2040,51 @@ CONNECTOR = [
         "        if topic in (_ABSENT, _TOPIC_IDS):\n",
         "        if topic == _TOPIC_IDS:\n",
         (KAFKA + "tests/test_sink_source_offsets.py",),
+    ),
+]
+
+SECRETS = [
+    Fault(
+        "an error shows what a user gave as it is",
+        "errors.py",
+        "self.fields = in_fields(fields)",
+        "self.fields = fields",
+        ("unit/test_secrecy.py",),
+    ),
+    Fault(
+        "an error's text shows what a user gave as it is",
+        "errors.py",
+        "self.message = hidden(message)",
+        "self.message = message",
+        ("unit/test_secrecy.py",),
+    ),
+    Fault(
+        "an object's own text is shown where an option is malformed",
+        "spark/kit/options.py",
+        "else Shown(type(raw).__name__)",
+        "else raw",
+        ("unit/test_secrecy.py", KAFKA + "tests/test_sink_options.py"),
+    ),
+    Fault(
+        "a sink is shown with the password of its place",
+        "spark/kit/sink.py",
+        'return hidden(f"{type(self).__name__}({self.options!r})")',
+        'return f"{type(self).__name__}({self.options!r})"',
+        ("unit/test_secrecy.py",),
+    ),
+    Fault(
+        "kafka-python gets a setting that it does not know",
+        KAFKA + "oncelog_kafka/admin_settings.py",
+        "        bool(others)\n        or ",
+        "        ",
+        (KAFKA + "tests/test_sink_options.py",),
+    ),
+    Fault(
+        "a mechanism without a login goes to kafka-python",
+        KAFKA + "oncelog_kafka/admin_settings.py",
+        'given == {"sasl.mechanism", _JAAS}\n        and _PYTHONS_MODULES.match(kafka[_JAAS]) is not None',
+        'given <= {"sasl.mechanism", _JAAS}\n        and (_JAAS not in kafka or _PYTHONS_MODULES.match(kafka[_JAAS]))',
+        (KAFKA + "tests/test_sink_options.py",),
     ),
 ]
 
@@ -3024,6 +3076,7 @@ COLUMNS_OF_TABLES = [
 ]
 
 FAULTS = [
+    *SECRETS,
     *ARGUMENTS,
     *IDENTITY,
     *ENDING,

@@ -113,9 +113,11 @@ def test_the_options_of_the_log_are_shown_without_secrets(caplog: pytest.LogCapt
         base = {name: LEAST[name] for name in least}
         assert_hidden(((one, partial(_refused, parse, {**base, **one}, use)) for one in all_given), caplog)
     assert_hidden(((one, partial(sink, **{"path": "/a", "topic": "t", **one})) for one in all_given), caplog)
-    assert_hidden(
-        ((one, lambda one=one: together(sink(**{"path": "/a", "topic": "t", **one}))) for one in all_given), caplog
-    )
+    assert_hidden(((one, partial(_both, {"path": "/a", "topic": "t", **one})) for one in all_given), caplog)
+
+
+def _both(options: dict[str, Any]) -> object:
+    return together(sink(**options))
 
 
 def _refused(parse: Callable[..., Any], options: dict[str, object], use: Use) -> str | None:
@@ -125,7 +127,7 @@ def _refused(parse: Callable[..., Any], options: dict[str, object], use: Use) ->
 
 
 def test_a_log_is_not_opened_with_a_secret_in_its_place(caplog: pytest.LogCaptureFixture) -> None:
-    places = [value for text in PLACES if "://" in text for value in forms(text)]
+    places: list[Any] = [value for text in PLACES if "://" in text for value in forms(text)]
     opened = [(place, partial(oncelog.open, place, create=False)) for place in places]
     ledgers = [(place, partial(oncelog.open, "/no/such/log", znodes=place, create=False)) for place in places]
 
@@ -140,6 +142,8 @@ def test_commands_print_no_secret(text: str) -> None:
         ["--znodes", text, "batch", "list"],
         ["checkpoint", "show", text],
         ["meta", "adopt-host", "--znodes", text],
+        ["--path", text, "doctor"],
+        ["--path", "/no/such/log", "--znodes", text, "doctor"],
     ):
         done = CliRunner().invoke(main, words)
         assert done.exit_code != 0

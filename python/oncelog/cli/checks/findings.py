@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from oncelog.secrecy import hidden
+
 
 class Verdict(StrEnum):
     """The result of one check."""
@@ -22,7 +24,7 @@ class Finding:
 
     Attributes:
         check: what was checked.
-        found: what the check found.
+        found: what the check found, without secrets.
         remedy: what to do; None if there is nothing to do.
     """
 
@@ -30,6 +32,9 @@ class Finding:
     verdict: Verdict
     found: str
     remedy: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "found", hidden(self.found))
 
 
 def ok(check: str, found: str) -> Finding:

@@ -164,7 +164,7 @@ def as_text(name: str, raw: object) -> str:
         raise InvalidOptionError(
             "the option's value must be text, a whole number of 64 bits or a bool",
             option=name,
-            value=raw if isinstance(raw, int | float) else Shown(type(raw).__name__),  # an object may show a secret
+            value=raw if type(raw) in (int, float, list, tuple, dict) else Shown(type(raw).__name__),  # may be secret
         )
     if _UNPAIRED_SURROGATE.search(f"{name}{raw}"):
         raise InvalidOptionError(
