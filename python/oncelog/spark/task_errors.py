@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from oncelog import errors
-from oncelog.errors import OncelogError, UsageError
+from oncelog.errors import InvariantViolation, OncelogError, UsageError
 
-_OURS = re.compile(r"^(oncelog\w*\.errors)\.(\w+): (.+)$", re.MULTILINE)
-"""Of the core, or of a connector."""
+_OURS = re.compile(r"^(oncelog\w*(?:\.\w+)+)\.(\w+): (.+)$", re.MULTILINE)
+"""Of any module of the core, or of a connector."""
 _OF_THE_JAR = re.compile(r"\[USER_RAISED_EXCEPTION\] (\w+): (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
 """How Spark shows an OncelogError.java, and what SQL raises with `raise_error`."""
 _NO_MODULE = re.compile(r"No module named '?([\w.]+)")
@@ -31,14 +31,11 @@ def in_one_sentence() -> Iterator[None]:
         raise found from None
 
 
-def _of(text: str) -> OncelogError | None:
-    if (ours := _OURS.search(text)) is not None:
-        # The executors may have another version, with more classes.
-        kind: type[OncelogError] = getattr(sys.modules.get(ours[1]), ours[2], OncelogError)
-        return kind(ours[3])
+def _of(text: str) -> Exception | None:
+    if (ours := _OURS.search(text)) is not None and (kind := _class(ours[1], ours[2])) is not None:
+        return _made(kind, ours[3])
     if (of_jar := _OF_THE_JAR.search(text)) is not None and hasattr(errors, of_jar[1]):
-        kind = getattr(errors, of_jar[1])
-        return kind(of_jar[2])
+        return _made(getattr(errors, of_jar[1]), of_jar[2])
     if (lacking := _NO_MODULE.search(text)) is not None:
         return UsageError(
             "the Python of Spark's executors has no such module; install oncelog there, or send the executors an "
@@ -57,3 +54,23 @@ def _of(text: str) -> OncelogError | None:
             driver=other[2],
         )
     return None
+
+
+def _class(module: str, name: str) -> type[Exception] | None:
+    """A class of errors by its name; OncelogError if there is none: the executors may have a version with more classes.
+
+    None: the class is there, and is no error for users.
+    """
+    try:
+        kind = getattr(importlib.import_module(module), name, OncelogError)
+    except ImportError:
+        kind = OncelogError
+    return kind if isinstance(kind, type) and issubclass(kind, OncelogError | InvariantViolation) else None
+
+
+def _made(kind: type[Exception], text: str) -> Exception:
+    """An error with this text, whatever further arguments its class takes."""
+    problem = kind.__new__(kind, text)
+    if isinstance(problem, OncelogError):
+        OncelogError.__init__(problem, text)
+    return problem
