@@ -15,6 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql import types as T  # noqa: N812 - the same
 
 from oncelog.errors import InvalidRecordError
+from oncelog.spark.kit import row_values
+from oncelog_postgres.kept import Kept
 from oncelog_postgres.tables import Table, TableColumn
 
 if TYPE_CHECKING:
@@ -54,8 +56,15 @@ TAKES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """By the type of a table's column: the staged types that it takes without a loss. All other types take text."""
 
-_ASSIGNED = ("text", "character varying", "character")
-"""Text goes into these as it is. `CAST(... AS character)` would cut it; an assignment refuses what is too long."""
+_ASSIGNED = ("text", "character varying", "bpchar")
+"""Text goes into these as it is. The last one is `character`."""
+
+_ROUNDED = ("time without time zone", "time with time zone", "interval", '"bit"', "bit varying")
+"""Text becomes one of these by a cast. The assignment to a column with fewer digits or fields rounds it. With another
+number of bits it is an error, which does not name the column."""
+
+_CUT = ('"char"', "name")
+"""The cast to one of these cuts a text that is too long."""
 
 _JSON = ("json", "jsonb")
 
@@ -84,6 +93,9 @@ class StagedColumn:
         staged: its type there.
         cast: the type that it is cast to when it is inserted; None if it needs no cast.
         is_json: whether Spark turns it into JSON.
+        kept: what the table's column keeps of a value.
+        loss: the types by which the server finds staged texts that the column would not keep: the cast to the first one
+            and then to the second one yields another value than the cast to the second one. None if it keeps all.
         widened: the type that Spark casts it to first; None if it stays as it is.
     """
 
@@ -92,6 +104,8 @@ class StagedColumn:
     staged: str
     cast: str | None
     is_json: bool
+    kept: Kept
+    loss: tuple[str, str] | None = None
     widened: T.DataType | None = None
 
 
@@ -147,7 +161,8 @@ def _target(name: str, table: Table) -> TableColumn:
 
 def _staged(field: T.StructField, column: TableColumn, table: Table) -> StagedColumn:
     if column.base in _JSON and isinstance(field.dataType, _NESTED):
-        return StagedColumn(field.name, column.name, "text", column.base, is_json=True)
+        _require_names_as_keys(field, field.dataType, table)
+        return StagedColumn(field.name, column.name, "text", column.base, is_json=True, kept=column.kept)
     is_array = column.base.endswith("[]")
     base = column.base.removesuffix("[]")
     kind = field.dataType
@@ -165,7 +180,37 @@ def _staged(field: T.StructField, column: TableColumn, table: Table) -> StagedCo
         )
     brackets = "[]" if is_array else ""
     cast = None if base in TAKES or base in _ASSIGNED else column.base
-    return StagedColumn(field.name, column.name, f"{staged}{brackets}", cast, is_json=False)
+    loss = (
+        (column.exact, column.base) if base in _ROUNDED else (column.base, f"text{brackets}") if base in _CUT else None
+    )
+    return StagedColumn(
+        field.name, column.name, f"{staged}{brackets}", cast, is_json=False, kept=column.kept, loss=loss
+    )
+
+
+_KEYS = (T.StringType, T.NumericType, T.BooleanType)
+
+
+def _require_names_as_keys(field: T.StructField, kind: T.DataType, table: Table) -> None:
+    """Refuse maps whose keys Spark would write into JSON as it stores them: a date as the number of its days."""
+    if isinstance(kind, T.MapType) and not isinstance(kind.keyType, _KEYS):
+        raise InvalidRecordError(
+            "Spark's JSON does not show keys of this type as people write them; make them strings in the query",
+            column=field.name,
+            type=kind.simpleString(),
+            table=str(table.name),
+        )
+    for part in _parts(kind):
+        _require_names_as_keys(field, part, table)
+
+
+def _parts(kind: T.DataType) -> list[T.DataType]:
+    """The types that a type is made of."""
+    if isinstance(kind, T.StructType):
+        return [field.dataType for field in kind.fields]
+    if isinstance(kind, T.MapType):
+        return [kind.keyType, kind.valueType]
+    return [kind.elementType] if isinstance(kind, T.ArrayType) else []
 
 
 def _misfit(kind: T.DataType, staged: str | None, base: str, column: TableColumn) -> str | None:
@@ -178,7 +223,8 @@ def _misfit(kind: T.DataType, staged: str | None, base: str, column: TableColumn
     if staged not in accepted:
         names = sorted({of_spark.typeName() for of_spark, name in STAGED.items() if name in accepted})
         return f"cast it to {' or '.join(names)}"
-    if isinstance(kind, T.DecimalType) and column.scale is not None and kind.scale > column.scale:
+    digits = kind.scale if isinstance(kind, T.DecimalType) else 0
+    if base == "numeric" and column.scale is not None and digits > column.scale:
         return "it has more digits behind the point, and PostgreSQL would round; round it in the query"
     return None
 
@@ -208,12 +254,32 @@ def _direct(column: StagedColumn, base: str, table: Table) -> StagedColumn:
 
 
 def select(df: DataFrame, columns: Sequence[StagedColumn]) -> DataFrame:
-    """The rows as the tasks copy them."""
-    return df.select(*(_value(column).alias(column.name) for column in columns))
+    """The rows as the tasks copy them, under names that need no quotation marks: `c0`, `c1`, ..."""
+    nested = [column.source for column in columns if column.is_json]
+    rows = row_values.checked(df, moments=False, only=nested) if nested else df  # JSON shows other bytes as U+FFFD
+    return rows.select(*(_value(column, df).alias(f"c{number}") for number, column in enumerate(columns)))
 
 
-def _value(column: StagedColumn) -> Column:
+def _value(column: StagedColumn, df: DataFrame) -> Column:
     value = F.col("`{}`".format(column.source.replace("`", "``")))
     if column.widened is not None:
         return value.cast(column.widened)
-    return F.to_json(value, {"ignoreNullFields": "false"}) if column.is_json else value
+    return F.to_json(value, _json_options(df.schema[column.source].dataType)) if column.is_json else value
+
+
+_MOMENTS = (T.TimestampType, T.TimestampNTZType)
+
+
+def _json_options(kind: T.DataType) -> dict[str, str]:
+    """By default, Spark would write milliseconds."""
+    if not _has_moments(kind):
+        return {"ignoreNullFields": "false"}
+    return {
+        "ignoreNullFields": "false",
+        "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXXXX",
+        "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+    }
+
+
+def _has_moments(kind: T.DataType) -> bool:
+    return isinstance(kind, _MOMENTS) or any(map(_has_moments, _parts(kind)))

@@ -18,6 +18,7 @@ from oncelog.extras import extras
 from oncelog.znodes.postgres.address import PostgresAddress
 from oncelog.znodes.postgres.connection import Impatient
 from oncelog_postgres.failures import refused, translated
+from oncelog_postgres.settings import BEGIN, pinned
 from oncelog_postgres.stalls import no_answer, stands_still
 
 with extras("postgres", part="oncelog_postgres"):
@@ -33,7 +34,6 @@ _ALIVE: Final = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_c
 """A server that is gone is noticed within a minute (seconds, seconds, probes): a statement may take as long as it does.
 """
 
-_BEGIN: Final = sql.SQL("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
 _COMMIT: Final = sql.SQL("COMMIT")
 
 
@@ -123,9 +123,9 @@ class Database:
             return self._connection.execute(statement).rowcount
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Commit what the block does; undo it if it raises."""
-        self.begin()
+    def transaction(self, **more_ms: int) -> Iterator[None]:
+        """Commit what the block does; undo it if it raises. For `more_ms` see `settings.pinned`."""
+        self.begin(**more_ms)
         try:
             yield
         except BaseException:
@@ -133,9 +133,11 @@ class Database:
             raise
         ensure(self.commit(), "a transaction whose statements succeeded commits")
 
-    def begin(self) -> None:
-        """Begin a transaction that ends with `commit` or `rollback`."""
-        self.run(_BEGIN)
+    def begin(self, **more_ms: int) -> None:
+        """Begin a transaction that ends with `commit` or `rollback`. For `more_ms` see `settings.pinned`."""
+        status = self._connection.info.transaction_status
+        ensure(status not in (TransactionStatus.INTRANS, TransactionStatus.INERROR), "transactions are not nested")
+        self.run(sql.SQL(f"{BEGIN}; {pinned(**more_ms)}"))
 
     def commit(self) -> bool:
         """Commit the transaction. False: a statement in it had failed, so it was undone, which is no error to SQL."""

@@ -7,6 +7,7 @@ options are: the first name is a JSON object with the fields below, each other o
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -95,8 +96,20 @@ def _parsed(names: Sequence[str]) -> Insertion:
         prefix=fields.text(head["prefix"]),
         schema=fields.text(head["schema"]),
         table=TableName(fields.text(schema), fields.text(table)),
-        columns=tuple((fields.text(column), fields.maybe(fields.text, cast)) for column, cast in head["columns"]),
+        columns=tuple((fields.text(column), fields.maybe(_type, cast)) for column, cast in head["columns"]),
         key_columns=fields.several(fields.text, head["keyColumns"]),
         pieces=tuple(Copied(int(token), int(rows)) for token, rows in pieces),
         is_prepared=fields.flag(head.get("isPrepared", False)),
     )
+
+
+_WORD: Final = r'(?:[a-z_][a-z0-9_]*|"(?:[^"]|"")+")'
+_TYPE: Final = re.compile(rf"{_WORD}(?:\.{_WORD}|(?: [a-z]+)*)(?:\[\])?")
+"""The name of a type, as PostgreSQL's format_type writes it. It becomes part of a statement as it is."""
+
+
+def _type(given: object) -> str:
+    found = fields.text(given)
+    if _TYPE.fullmatch(found) is None:
+        raise ValueError("not the name of a type")
+    return found

@@ -45,15 +45,17 @@ class SparkJob:
             UsageError: the executors' Python cannot run tasks.
             OncelogError: a task failed; see failures.py.
         """
-        rows = columns.select(self._rows, planned)
+        rows, names = columns.select(self._rows, planned), [column.name for column in planned]
         with task_errors.in_one_sentence():
-            found = rows.mapInArrow(_task_function(task), "token long, rows long").collect()
+            found = rows.mapInArrow(_task_function(task, names), "token long, rows long").collect()
         return [Copied(*row) for row in found]
 
 
-def _task_function(task: CopyTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _task_function(
+    task: CopyTask, names: Sequence[str]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def copy_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        copied = copy(task, batches)
+        copied = copy(task, (pa.RecordBatch.from_arrays(batch.columns, names=names) for batch in batches))
         if copied is not None:
             yield pa.record_batch({"token": pa.array([copied.token]), "rows": pa.array([copied.rows])})
 

@@ -22,7 +22,7 @@ _TABLES: Final = (
 
 def leave(address: PostgresAddress, prefix: str, query_id: str) -> None:
     """Mark a query, before its first batch becomes visible; the connection of that batch has a transaction open."""
-    with closing(Database(address)) as database:
+    with closing(Database(address)) as database, database.transaction():
         database.run(
             text(
                 "INSERT INTO {batches} (attempt, prefix, table_name, row_count) VALUES ({mark}, {prefix}, '', 0) "

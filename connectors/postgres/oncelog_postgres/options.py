@@ -61,20 +61,29 @@ class SinkOptions(HistoryOptions):
         return self.znodes or self.address.url
 
 
+_NAME_BYTES_MAX = 63
+"""PostgreSQL would cut a longer name, and so may take it for another one."""
+
 _NAME = re.compile(r'\s*(?:"(?P<quoted>(?:[^"\0]|"")+)"|(?P<plain>[^\W\d][\w$]*))\s*')
 
 
 def _names(text: str, between: str) -> list[str]:
-    """Names as PostgreSQL reads them: without double quotes, upper case becomes lower case. Raises ValueError."""
+    """Names as PostgreSQL reads them: without double quotes, A to Z become a to z. Raises ValueError."""
     found, at = [], 0
     while (match := _NAME.match(text, at)) is not None:
-        found.append(match["quoted"].replace('""', '"') if match["quoted"] else match["plain"].lower())
+        found.append(match["quoted"].replace('""', '"') if match["quoted"] else _lower(match["plain"]))
+        if len(found[-1].encode()) > _NAME_BYTES_MAX:
+            break
         if match.end() == len(text):
             return found
         if text[match.end()] != between:
             break
         at = match.end() + 1
     raise ValueError("no names")
+
+
+def _lower(name: str) -> str:
+    return re.sub("[A-Z]+", lambda found: found[0].lower(), name)
 
 
 def _quoted(name: str) -> str:
@@ -88,7 +97,9 @@ def _table(text: str) -> TableName:
         if len(schema) > 1:
             raise ValueError("too many names")
     except ValueError:
-        raise ValueError('a table such as delayed, public.delayed or public."Delayed"') from None
+        raise ValueError(
+            f'a table such as delayed or public."Delayed", with names of {_NAME_BYTES_MAX} bytes at most'
+        ) from None
     return TableName(schema[0] if schema else None, name)
 
 

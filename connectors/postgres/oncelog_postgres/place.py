@@ -13,35 +13,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from oncelog.crash_points import reach
-from oncelog.errors import CorruptDataError, InvalidRecordError, NotPreparedError, ensure
+from oncelog.errors import CorruptDataError, InvalidRecordError, NotPreparedError, OncelogError, ensure
 from oncelog.spark.kit.receipts import Receipts
-from oncelog.spark.kit.upserts import key_twice, key_without_value
-from oncelog_postgres import columns, prepared, tables
+from oncelog_postgres import columns, prepared, staged_rows, tables
 from oncelog_postgres.crash_points import PostgresCrashPoint
-from oncelog_postgres.database import Database, Sql, conninfo, listed, name, text, type_name
+from oncelog_postgres.database import Database, conninfo, listed, name, text, type_name
 from oncelog_postgres.errors import DatabaseAccessError, DatabaseUnavailableError, TableChangedError
 from oncelog_postgres.failures import KeyTwiceError, OvertakenError, staging_is_gone
 from oncelog_postgres.insertion import STAGING, Insertion, of_names, staging_table
 from oncelog_postgres.jobs import Job
 from oncelog_postgres.options import SinkOptions
+from oncelog_postgres.sessions import session
 from oncelog_postgres.staging import TOKEN, CopyTask
 from oncelog_postgres.tables import Table
-
-OPEN_AT_MOST_MS: Final = 60_000
-"""How long a transaction may wait for the decision before the server ends it: the rows that it would insert hold up
-others with the same keys, and its driver may be gone without a sign."""
 
 DROPS_WITHIN_MS: Final = 1_000
 """How long a drop of a staging table waits before it looks again who holds it."""
 
 TRIES: Final = 3
 """Of a decided batch's transaction, if others get into its way."""
-
-_RISK: Final = text("current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')")
-"""Whether a commit might be acknowledged before the server's disk, and the replicas that it waits for, have it."""
 
 _DECIDED: Final = (
     "; the batch is decided, and its rows are safe in the staging table: {}, then restart the query, which completes it"
@@ -54,29 +47,28 @@ class BatchPlace:
     Args:
         options: of the sink.
         prefix: of its history.
+        shared: see `Batch`.
     """
 
-    def __init__(self, options: SinkOptions, prefix: str) -> None:
+    def __init__(self, options: SinkOptions, prefix: str, shared: dict[Any, Any] | None = None) -> None:
         self._options = options
         self._schema = options.address.schema
         self._prefix = prefix
-        self._opened: Database | None = None
-        self._prepared: str | None = None
-        """The attempt whose transaction is open."""
+        self._session = session(options.address, shared)
+        self._has_batches = False
 
     @property
     def database(self) -> Database:
         """The connection, opened when it is first needed."""
-        if self._opened is None:
-            self._opened = Database(self._options.address)
-            tables.ensure_batches(self._opened)
-        return self._opened
+        database = self._session.database(self)
+        if not self._has_batches:
+            tables.ensure_batches(database, self._schema)
+            self._has_batches = True
+        return database
 
     def close(self) -> None:
-        """Close the connection; the server undoes what is not committed."""
-        opened, self._opened, self._prepared = self._opened, None, None
-        if opened is not None:
-            opened.close()
+        """Close the connection, unless other sinks use it; the server undoes what is not committed."""
+        self._session.leave(self)
 
     # Before the decision
 
@@ -92,11 +84,11 @@ class BatchPlace:
             tables.check_key(table, self._options.key_columns)
         planned = columns.plan(job.schema, table, self._options.key_columns)
         if self._options.is_prepared:
-            prepared.require_prepared_transactions(self.database)
+            prepared.require_prepared_transactions(self.database, table)
             planned = columns.direct(planned, table)
         self._create_staging(attempt, () if self._options.is_prepared else planned)
         reach(PostgresCrashPoint.STAGED)
-        copied = job.run(planned, self._task(attempt, table))
+        copied = job.run(planned, self._task(attempt, table, planned))
         reach(PostgresCrashPoint.WRITTEN)
         if not copied:
             self.discard(attempt)
@@ -111,7 +103,8 @@ class BatchPlace:
             tuple(copied),
             self._options.is_prepared,
         )
-        self._refuse_keys_without_value(insertion, table)
+        staged_rows.refuse_losses(self.database, insertion, planned)
+        staged_rows.refuse_keys_without_value(self.database, insertion, table)
         return Receipts(insertion.names(), insertion.rows)
 
     def prepare(self, names: Sequence[str]) -> None:
@@ -131,19 +124,16 @@ class BatchPlace:
             reach(PostgresCrashPoint.PREPARED)
             return
         try:
-            self.database.begin()
-            self.database.run(text("SET LOCAL idle_in_transaction_session_timeout = {ms}", ms=OPEN_AT_MOST_MS))
-            self._insert(insertion)
-        except BaseException as problem:
-            self.database.rollback()
+            with self._session.adding(self, insertion.attempt):
+                self._insert(insertion)
+        except OncelogError as problem:
             if isinstance(problem, OvertakenError):
                 raise NotPreparedError(f"{problem.message}; nothing was decided", **problem.fields) from None
             if isinstance(problem, KeyTwiceError):
-                raise self._same_key(insertion) or problem from None
+                raise staged_rows.same_key(self.database, insertion) or problem from None
             if isinstance(problem, CorruptDataError | TableChangedError) and not self._has_staging(insertion):
                 raise staging_is_gone() from None
             raise
-        self._prepared = insertion.attempt
         reach(PostgresCrashPoint.PREPARED)
 
     # Behind the decision
@@ -162,7 +152,7 @@ class BatchPlace:
             reach(PostgresCrashPoint.COMMIT)
             if insertion.is_prepared:
                 self._commit_pieces(insertion)
-            elif not self._commit_open(insertion):
+            elif not self._session.commit(insertion.attempt):
                 self._insert_again(insertion)
             reach(PostgresCrashPoint.COMMITTED)
             self._drop(insertion.schema, insertion.attempt)
@@ -170,9 +160,8 @@ class BatchPlace:
 
     def discard(self, attempt: str) -> None:
         """Undo what an attempt did: its transactions, and its staging table."""
-        if self._prepared == attempt:
-            self.database.rollback()
-            self._prepared = None
+        if self._session.is_waiting_for(attempt):
+            self._session.rollback()
         self._drop(self._schema, attempt)
 
     def attempts(self) -> list[str]:
@@ -194,26 +183,24 @@ class BatchPlace:
         """A table of staged types, logged as any other. Its comment tells people whose it is."""
         parts = [text("{column} {type}", column=name(column.name), type=type_name(column.staged)) for column in planned]
         parts.append(text("{token} bigint NOT NULL", token=name(TOKEN)))
-        self.database.run(
-            text(
-                "CREATE TABLE {staging} ({parts}) WITH (autovacuum_enabled = off); "
-                "COMMENT ON TABLE {staging} IS {prefix}",
-                staging=name(self._schema, staging_table(attempt)),
-                parts=listed(parts),
-                prefix=self._prefix,
-            )
+        creation = text(
+            "CREATE TABLE {staging} ({parts}) WITH (autovacuum_enabled = off); COMMENT ON TABLE {staging} IS {prefix}",
+            staging=name(self._schema, staging_table(attempt)),
+            parts=listed(parts),
+            prefix=self._prefix,
         )
+        with self.database.transaction():
+            self.database.run(creation)
 
-    def _task(self, attempt: str, table: Table) -> CopyTask:
-        ((is_at_risk,),) = self.database.rows(text("SELECT {risk}", risk=_RISK))
+    def _task(self, attempt: str, table: Table, planned: Sequence[columns.StagedColumn]) -> CopyTask:
         return CopyTask(
             self._options.address,
             conninfo(self._options.address),
             self._schema,
             staging_table(attempt),
-            is_at_risk,
             attempt,
             (table.name.schema or "", table.name.name) if self._options.is_prepared else None,
+            {column.name: column.kept for column in planned},
         )
 
     def _insert(self, insertion: Insertion) -> bool:
@@ -222,7 +209,7 @@ class BatchPlace:
         if not self._enter(insertion):
             return False
         self._require_staging(insertion)
-        written = database.run(_insertion(insertion), **about)
+        written = database.run(staged_rows.statement(insertion), **about)
         if written != insertion.rows:  # a trigger may leave rows out; a task's must all be there
             self._count(insertion)
         database.run(text("SET CONSTRAINTS ALL IMMEDIATE"), **about)
@@ -250,7 +237,6 @@ class BatchPlace:
     def _enter(self, insertion: Insertion) -> bool:
         """Enter a batch into the table `batches`, in a transaction. False: it is there."""
         database, batches = self.database, name(insertion.schema, "batches")
-        database.rows(text("SELECT set_config('synchronous_commit', 'on', true) WHERE {risk}", risk=_RISK))
         is_new = database.run(
             text(
                 "INSERT INTO {batches} (attempt, prefix, table_name, row_count) "
@@ -290,7 +276,7 @@ class BatchPlace:
             )
 
     def _count(self, insertion: Insertion) -> None:
-        ((found,),) = self.database.rows(text("SELECT count(*) {winners}", winners=_winners(insertion)))
+        ((found,),) = self.database.rows(text("SELECT count(*) {winners}", winners=staged_rows.winners(insertion)))
         if found != insertion.rows:
             raise CorruptDataError(
                 "the staging table of a batch does not hold what its tasks copied",
@@ -299,39 +285,8 @@ class BatchPlace:
                 copied=insertion.rows,
             )
 
-    def _refuse_keys_without_value(self, insertion: Insertion, table: Table) -> None:
-        """Null is equal to nothing: each such row would be added, and none replaced."""
-        nullable = [column.name for column in table.columns if column.is_nullable]
-        keys = [column for column in insertion.key_columns if column in nullable]
-        if not keys:
-            return
-        are_null = listed((text("{key} IS NULL", key=name(key)) for key in keys), " OR ")
-        found = text("SELECT 1 {winners} AND ({are_null}) LIMIT 1", winners=_winners(insertion), are_null=are_null)
-        if self.database.rows(found):
-            raise key_without_value(table=str(insertion.table), columns=keys)
-
-    def _same_key(self, insertion: Insertion) -> InvalidRecordError | None:
-        """The error for rows of one batch with the same key; None if they only look the same to the table."""
-        keys = [name(column) for column in insertion.key_columns]
-        twice = "SELECT {keys} {winners} GROUP BY {keys} HAVING count(*) > 1 LIMIT 1"
-        found = self.database.rows(text(twice, keys=listed(keys), winners=_winners(insertion)))
-        if not found:
-            return None
-        return key_twice(table=str(insertion.table), key=dict(zip(insertion.key_columns, found[0], strict=True)))
-
-    def _commit_open(self, insertion: Insertion) -> bool:
-        """Commit the transaction that `prepare` left open. False: it is lost, or there is none."""
-        if self._prepared != insertion.attempt:
-            return False
-        self._prepared = None
-        try:
-            return self.database.commit()
-        except DatabaseUnavailableError:  # it may have happened: the table `batches` says whether
-            self.close()
-            return False
-
     def _insert_again(self, insertion: Insertion) -> None:
-        ensure(self._prepared is None, "no other batch's transaction is open")
+        ensure(not self._session.is_waiting, "no other batch's transaction is open")
         for turn in range(TRIES):
             try:
                 self._end_holders(insertion.schema, insertion.staging)
@@ -348,65 +303,33 @@ class BatchPlace:
         A task may prepare its transaction just before it would be ended: so look again, before waiting for others.
         """
         dropping = text("DROP TABLE IF EXISTS {staging}", staging=name(schema, staging_table(attempt)))
-        soon = text("SET LOCAL lock_timeout = {ms}; {dropping}", ms=DROPS_WITHIN_MS, dropping=dropping)
         for turn in range(TRIES):
             self._end_holders(schema, staging_table(attempt))
             prepared.roll_back_pieces(self.database, attempt)
             try:
-                self.database.run(soon if turn < TRIES - 1 else dropping)
+                with self.database.transaction(**({"lock_timeout": DROPS_WITHIN_MS} if turn < TRIES - 1 else {})):
+                    self.database.run(dropping)
                 return
             except OvertakenError:
                 if turn == TRIES - 1:
                     raise
 
     def _end_holders(self, schema: str, table: str) -> None:
-        """End other sessions of this role that hold the staging table: what they could still do counts no more."""
-        self.database.rows(
-            text(
-                "SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid) "
-                "WHERE relation = to_regclass({table}) AND pg_locks.database = datid AND datname = current_database() "
-                "AND usename = current_user AND pid <> pg_backend_pid()",
-                table=f"{schema}.{table}",
-            )
+        """End other sessions of this role that hold the staging table: what they could still do counts no more.
+
+        A session belongs to the role that logged in, which may be set to act as another one.
+        """
+        ending = text(
+            "SET LOCAL ROLE NONE; "
+            "SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid) "
+            "WHERE relation = (SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace "
+            "WHERE nspname = {schema} AND relname = {table}) AND pg_locks.database = datid "
+            "AND datname = current_database() AND usename = session_user AND pid <> pg_backend_pid()",
+            schema=schema,
+            table=table,
         )
-
-
-def _winners(insertion: Insertion) -> Sql:
-    """The rows of the tasks that won, from FROM on."""
-    return text(
-        "FROM {staging} WHERE {token} = ANY({tokens}::bigint[])",
-        staging=name(insertion.schema, insertion.staging),
-        token=name(TOKEN),
-        tokens=insertion.tokens,
-    )
-
-
-def _insertion(insertion: Insertion) -> Sql:
-    """The statement that inserts the rows of the tasks that won."""
-    targets = [name(column) for column, _ in insertion.columns]
-    staged = [
-        name(column) if cast is None else text("CAST({c} AS {t})", c=name(column), t=type_name(cast))
-        for column, cast in insertion.columns
-    ]
-    return text(
-        "INSERT INTO {table} ({targets}) SELECT {staged} {winners}{conflict}",
-        table=name(*insertion.table.parts),
-        targets=listed(targets),
-        staged=listed(staged),
-        winners=_winners(insertion),
-        conflict=_on_conflict(insertion) if insertion.key_columns else text(""),
-    )
-
-
-def _on_conflict(insertion: Insertion) -> Sql:
-    """A row takes the place of that with its key.
-
-    Without other columns the key is replaced by itself, so that PostgreSQL refuses two equal keys there, too.
-    """
-    replaced = [column for column, _ in insertion.columns if column not in insertion.key_columns]
-    sets = [text("{c} = EXCLUDED.{c}", c=name(column)) for column in replaced or insertion.key_columns]
-    keys = listed([name(column) for column in insertion.key_columns])
-    return text(" ON CONFLICT ({keys}) DO UPDATE SET {sets}", keys=keys, sets=listed(sets))
+        with self.database.transaction():
+            self.database.run(ending)
 
 
 @contextmanager

@@ -17,16 +17,23 @@ from oncelog_postgres.database import Database, Sql, name, text
 from oncelog_postgres.errors import DatabaseUnavailableError
 from oncelog_postgres.insertion import Insertion
 from oncelog_postgres.staging import TOKEN, prepared_as
+from oncelog_postgres.tables import Table
 
 _OPEN: Final = text("SELECT gid FROM pg_prepared_xacts WHERE database = current_database()")
 
 
-def require_prepared_transactions(database: Database) -> None:
-    """Refuse a server that keeps none, as is PostgreSQL's default.
+def require_prepared_transactions(database: Database, table: Table) -> None:
+    """Refuse a server that keeps none, as is PostgreSQL's default, and a table that takes no COPY from this role.
 
     Raises:
-        UsageError: it does not.
+        UsageError: either is so.
     """
+    if database.rows(text("SELECT row_security_active({table})", table=str(table.name))) == [(True,)]:
+        raise UsageError(
+            "transaction=task copies rows into the table, which PostgreSQL does not support for a table with row "
+            "security; leave the option out",
+            table=str(table.name),
+        )
     if database.rows(text("SELECT current_setting('max_prepared_transactions')")) == [("0",)]:
         raise UsageError(
             "transaction=task needs a server that keeps prepared transactions: set max_prepared_transactions to more "

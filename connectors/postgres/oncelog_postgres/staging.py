@@ -14,8 +14,8 @@ a time, and nothing for each row in Python.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -28,6 +28,8 @@ from oncelog.randomness import random_bytes
 from oncelog.znodes.postgres.address import PostgresAddress
 from oncelog_postgres.crash_points import PostgresCrashPoint
 from oncelog_postgres.failures import of_copy, refused
+from oncelog_postgres.kept import Kept, check
+from oncelog_postgres.settings import BEGUN, pinned
 from oncelog_postgres.stalls import watched
 
 if TYPE_CHECKING:
@@ -51,19 +53,19 @@ class CopyTask:
         address: of the database.
         conninfo: the same in libpq's notation.
         schema, table: the staging table.
-        is_made_durable: whether the database must be told to wait for its disk, as it does by default.
         attempt: whose task it is.
         target: schema and name of the table that rows go to, in a transaction that the task prepares; None if they
             are staged.
+        kept: what the columns of that table keep of a value, by name.
     """
 
     address: PostgresAddress
     conninfo: str
     schema: str
     table: str
-    is_made_durable: bool
     attempt: str = ""
     target: tuple[str, str] | None = None
+    kept: Mapping[str, Kept] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ def copy(task: CopyTask, batches: Iterable[pa.RecordBatch]) -> Copied | None:
     Raises:
         OncelogError: see failures.py; nothing was copied.
     """
-    filled = (batch for batch in batches if batch.num_rows)
+    filled = (_checked(task, batch) for batch in batches if batch.num_rows)
     first = next(filled, None)
     if first is None:
         return None
@@ -93,6 +95,11 @@ def copy(task: CopyTask, batches: Iterable[pa.RecordBatch]) -> Copied | None:
     reader = pa.RecordBatchReader.from_batches(marked.schema_of(first), marked)
     watched(task.address, lambda: _ingest(task, reader, marked))
     return Copied(marked.token, marked.rows)
+
+
+def _checked(task: CopyTask, batch: pa.RecordBatch) -> pa.RecordBatch:
+    check(batch, task.kept)
+    return batch
 
 
 class _Marked:
@@ -153,15 +160,15 @@ def _ingest(task: CopyTask, reader: pa.RecordBatchReader, marked: _Marked) -> No
         except Error as problem:
             if marked.problem is not None:
                 raise marked.problem from None
-            raise of_copy(problem.sqlstate, str(problem), has_place=has_place, **about) from None
+            raise of_copy(
+                problem.sqlstate, str(problem), status=problem.status_code.name, has_place=has_place, **about
+            ) from None
 
 
 def _before(task: CopyTask, token: int) -> Iterator[str]:
     """What a task's transaction begins with."""
-    if task.is_made_durable:
-        yield "SET LOCAL synchronous_commit TO on"
+    yield f"{BEGUN}; {pinned(**({'lock_timeout': WAITS_AT_MOST_MS} if task.target is not None else {}))}"
     if task.target is not None:
-        yield f"SET LOCAL lock_timeout = {WAITS_AT_MOST_MS}"
         yield f'INSERT INTO {task.schema}.{task.table} ("{TOKEN}") VALUES ({token})'
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from oncelog.errors import UsageError
 from oncelog_postgres.database import Database, name, text
+from oncelog_postgres.kept import Kept
 from oncelog_postgres.options import TableName
 
 BATCHES_KEPT: Final = 8
@@ -26,8 +27,11 @@ class TableColumn:
 
     Attributes:
         type: as SQL names it.
-        base: the type's name without length or precision; for a domain that of the type below it.
-        scale: of a numeric: the digits behind the point; None without a limit.
+        base: the type's name without length or precision, and with the schema if that is not pg_catalog; for a domain,
+            and for an array of one, that of the type below it.
+        exact: the same with length or precision.
+        scale: of a numeric: the digits after the point; None without a limit.
+        kept: what it keeps of a value.
         is_nullable: whether it may be without a value.
         is_required: whether a row must bring a value.
         is_computed: whether a row must bring none.
@@ -36,7 +40,9 @@ class TableColumn:
     name: str
     type: str
     base: str
+    exact: str
     scale: int | None
+    kept: Kept
     is_nullable: bool
     is_required: bool
     is_computed: bool
@@ -68,16 +74,22 @@ _TABLE: Final = (
 
 _COLUMNS: Final = (
     "WITH RECURSIVE base AS ("
-    "SELECT attnum, atttypid AS type, atttypmod AS modifier FROM pg_attribute "
+    "SELECT attnum, atttypid AS type, atttypmod AS modifier, '' AS brackets FROM pg_attribute "
     "WHERE attrelid = {table} AND attnum > 0 AND NOT attisdropped "
-    "UNION ALL SELECT attnum, typbasetype, typtypmod FROM base JOIN pg_type t ON t.oid = type WHERE typtype = 'd') "
-    "SELECT attname, format_type(atttypid, atttypmod), format_type(base.type, NULL), base.modifier, "
+    "UNION ALL SELECT attnum, CASE typtype WHEN 'd' THEN typbasetype ELSE typelem END, "
+    "CASE typtype WHEN 'd' THEN typtypmod ELSE modifier END, CASE typtype WHEN 'd' THEN brackets ELSE '[]' END "
+    "FROM base JOIN pg_type t ON t.oid = type WHERE typtype = 'd' OR (typcategory = 'A' AND brackets = '')) "
+    "SELECT attname, format_type(atttypid, atttypmod), format_type(base.type, -1) || brackets, "
+    "format_type(base.type, modifier) || brackets, base.modifier, "
     "NOT (attnotnull OR t.typnotnull), attnotnull AND NOT atthasdef AND attidentity = '' AND t.typdefault IS NULL, "
     "attgenerated <> '' OR attidentity = 'a' "
     "FROM base JOIN pg_attribute a USING (attnum) JOIN pg_type t ON t.oid = atttypid "
-    "JOIN pg_type below ON below.oid = base.type AND below.typtype <> 'd' "
-    "WHERE attrelid = {table} ORDER BY attnum"
+    "JOIN pg_type below ON below.oid = base.type "
+    "WHERE attrelid = {table} AND below.typtype <> 'd' AND (below.typcategory <> 'A' OR brackets = '[]') "
+    "ORDER BY attnum"
 )
+"""The type below a domain, and of the elements of an array, is found step by step. With -1, format_type writes a name
+that means a type without a length, also where SQL's own name, such as bit, has one by default."""
 
 _KEYS: Final = (
     "SELECT array_agg(attname::text) FROM pg_index i "
@@ -102,6 +114,11 @@ def describe(database: Database, table: TableName) -> Table:
     Raises:
         UsageError: there is none of that name, or it cannot keep a batch.
     """
+    with database.transaction():
+        return _described(database, table)
+
+
+def _described(database: Database, table: TableName) -> Table:
     found = database.rows(text(_TABLE, table=str(table)))
     if not found:
         raise UsageError(
@@ -119,9 +136,10 @@ def describe(database: Database, table: TableName) -> Table:
         problem = "it, or a part of it, is a foreign table, which another server commits by itself"
     if problem is not None:
         raise UsageError("the sink cannot write into this table", table=str(named), reason=problem)
+    database.run(text("SET LOCAL search_path TO pg_catalog"))  # all other types are named with their schema
     columns = tuple(
-        TableColumn(column, kind, base, _scale(base, modifier), *whether)
-        for column, kind, base, modifier, *whether in database.rows(text(_COLUMNS, table=oid))
+        TableColumn(column, kind, base, exact, _scale(base, modifier), _kept(kind, base, modifier), *whether)
+        for column, kind, base, exact, modifier, *whether in database.rows(text(_COLUMNS, table=oid))
     )
     keys = tuple(frozenset(names) for (names,) in database.rows(text(_KEYS, table=oid)))
     return Table(named, columns, keys)
@@ -132,6 +150,15 @@ def _scale(base: str, modifier: int) -> int | None:
         return None
     low = (modifier - 4) & 0x7FF  # 11 bits, signed since PostgreSQL 15
     return low - 0x800 if low >= 0x400 else low
+
+
+def _kept(kind: str, base: str, modifier: int) -> Kept:
+    element = base.removesuffix("[]")
+    if modifier >= 0 and element.startswith("timestamp"):
+        return Kept(kind, digits=modifier)
+    if modifier >= 0 and element == "character varying":
+        return Kept(kind, length=modifier - 4)
+    return Kept(kind)
 
 
 def check_key(table: Table, key_columns: tuple[str, ...]) -> None:
@@ -146,13 +173,12 @@ def check_key(table: Table, key_columns: tuple[str, ...]) -> None:
         )
 
 
-def ensure_batches(database: Database) -> None:
+def ensure_batches(database: Database, schema: str) -> None:
     """Create the table `batches`, and its schema, if they are missing. Many processes may do so at a time.
 
     Raises:
         UsageError: the server does not keep what it acknowledges.
     """
-    schema = database.address.schema
     look = (
         "SELECT to_regclass({table}) IS NOT NULL, to_regnamespace({schema}) IS NOT NULL, "
         "current_setting('fsync') = 'on' OR current_setting('synchronous_standby_names') <> ''"
@@ -179,8 +205,8 @@ def ensure_batches(database: Database) -> None:
         )
 
 
-def has_batches(database: Database, prefix: str) -> bool:
-    """Whether a batch of this prefix was ever committed into a table of this database."""
-    batches = name(database.address.schema, "batches")
+def has_batches(database: Database, schema: str, prefix: str) -> bool:
+    """Whether the table `batches` of this schema knows a batch of this prefix."""
+    batches = name(schema, "batches")
     look = text("SELECT 1 FROM {batches} WHERE prefix = {prefix} LIMIT 1", batches=batches, prefix=prefix)
     return bool(database.rows(look))

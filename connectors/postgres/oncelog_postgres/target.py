@@ -44,7 +44,7 @@ class PostgresAttempt(ReceiptsAttempt[Job]):
 
     def __init__(self, target: PostgresTarget, batch: Batch[Job]) -> None:
         self._target = target
-        self._rows = BatchPlace(target.options, batch.request.prefix)
+        self._rows = BatchPlace(target.options, batch.request.prefix, batch.shared)
         super().__init__(target.store, target.ledgers, self._rows, batch)
 
     def begin(self) -> bool:
@@ -84,8 +84,8 @@ class PostgresAttempt(ReceiptsAttempt[Job]):
         super().finish()
 
     def has_history(self) -> bool:
-        asked, database = self._batch.request, self._rows.database
-        has_prefix = asked.batch_id > 0 and has_batches(database, asked.prefix)
+        asked, database, schema = self._batch.request, self._rows.database, self._target.options.address.schema
+        has_prefix = asked.batch_id > 0 and has_batches(database, schema, asked.prefix)
         return has_prefix or marks.is_left(database, asked.prefix, asked.query_id)
 
     def mark_history(self) -> None:

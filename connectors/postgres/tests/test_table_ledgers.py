@@ -13,8 +13,12 @@ from click.testing import CliRunner
 from oncelog import metadata
 from oncelog.cli import main
 from oncelog.crash_points import CrashPoint
+from oncelog.errors import CorruptDataError
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, at, stop
 from oncelog_postgres.crash_points import PostgresCrashPoint
+from oncelog_postgres.insertion import Insertion, of_names
+from oncelog_postgres.options import TableName
+from oncelog_postgres.staging import Copied
 from tests.support.servers.postgres import PostgresServer
 from worlds import PostgresWorld, left_staging, schema_of
 
@@ -112,3 +116,24 @@ def test_a_staging_table_that_the_ledger_has_forgotten_is_dropped(world: Postgre
     assert (done.exit_code, done.stdout) == (0, f"removed what 1 aborted round of {world.prefix} had left\n")
     assert left_staging(world.server, world.url) == ["staging_late1"]
     assert world.holds(FIRST)
+
+
+@pytest.mark.parametrize("kind", ["uuid", '"bit"', 'public."It""s a type"[]', "time with time zone", "bit varying[]"])
+def test_a_decision_keeps_names_of_types(kind: str) -> None:
+    assert of_names(decided(kind).names()) == decided(kind)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["text); DROP TABLE x; --", "text) || pg_sleep(9)::text, (SELECT 1", "uuid[][]", "", 'pub"lic', "int)--", "a,b"],
+)
+def test_a_decision_that_names_anything_but_a_type_is_corrupt_and_nothing_of_it_runs(kind: str) -> None:
+    """A ledger may be in another place than the table, and others may write to it."""
+    with pytest.raises(CorruptDataError):
+        of_names(decided(kind).names())
+
+
+def decided(kind: str) -> Insertion:
+    """A decision whose only column is cast to this."""
+    table = TableName("public", "t")
+    return Insertion("attempt", "prefix", "oncelog", table, (("value", kind),), (), (Copied(1, 1),))

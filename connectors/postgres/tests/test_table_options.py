@@ -27,6 +27,8 @@ URL = "postgresql://me@host/db"
         ('"a.b"."c""d"', '"a.b"."c""d"'),
         (" delayed ", "delayed"),
         ("übersicht", '"übersicht"'),
+        ("ÜBERSICHT", '"Übersicht"'),  # as PostgreSQL does in UTF-8
+        ("ü" * 31 + "a", '"' + "ü" * 31 + 'a"'),
     ],
 )
 def test_tables_are_named_as_in_sql(table: str, shown: str) -> None:
@@ -41,6 +43,8 @@ def test_tables_are_named_as_in_sql(table: str, shown: str) -> None:
         ({"url": URL, "table": "a.b.c"}, "malformed.*option='table'.*a table such as"),
         ({"url": URL, "table": "a b"}, "malformed.*option='table'"),
         ({"url": URL, "table": 'a."b'}, "malformed.*option='table'"),
+        ({"url": URL, "table": "public." + "a" * 64}, "malformed.*names of 63 bytes at most"),
+        ({"url": URL, "table": "ü" * 32}, "malformed.*names of 63 bytes at most"),
         ({"url": URL, "table": "t", "mode": "overwrite"}, "one of append, upsert"),
         ({"url": URL, "table": "t", "mode": "upsert"}, "mode=upsert needs the columns.*option='keyColumns'"),
         ({"url": URL, "table": "t", "keyColumns": "id"}, "the option is for mode=upsert"),

@@ -32,6 +32,7 @@ from oncelog_postgres import staging
 from oncelog_postgres.crash_points import PostgresCrashPoint
 from oncelog_postgres.database import conninfo, text
 from oncelog_postgres.errors import DatabaseAccessError, DatabaseUnavailableError, TableChangedError
+from oncelog_postgres.failures import KeyTwiceError, OvertakenError
 from oncelog_postgres.insertion import STAGING
 from oncelog_postgres.jobs import Job
 from oncelog_postgres.options import parse
@@ -180,9 +181,7 @@ def newest_task(world: PostgresWorld) -> CopyTask:
     address = parse({"url": world.url, "table": world.table}).address
     attempt = left.removeprefix(STAGING)
     target = ("public", world.table.removeprefix("public.")) if world.options else None
-    return CopyTask(
-        address, conninfo(address), address.schema, left, is_made_durable=False, attempt=attempt, target=target
-    )
+    return CopyTask(address, conninfo(address), address.schema, left, attempt=attempt, target=target)
 
 
 # The table and the database ------------------------------------------------------------------------------------------
@@ -364,6 +363,8 @@ def test_an_error_of_a_task_keeps_its_class_on_the_way_through_spark() -> None:
         ("oncelog_postgres.errors.DatabaseAccessError", DatabaseAccessError),
         ("oncelog.errors.InvalidRecordError", InvalidRecordError),
         ("oncelog_postgres.errors.OfAnotherVersionError", OncelogError),
+        ("oncelog_postgres.failures.OvertakenError", OvertakenError),
+        ("oncelog_postgres.failures.KeyTwiceError", KeyTwiceError),
     ):
         with pytest.raises(OncelogError) as told, task_errors.in_one_sentence():
             raise failed(name)

@@ -74,18 +74,30 @@ class _Rule:
         return F.raise_error(text)
 
 
-def checked(rows: DataFrame, *, moments: bool = True, required: Collection[str] = ()) -> DataFrame:
+def checked(
+    rows: DataFrame, *, moments: bool = True, required: Collection[str] = (), only: Collection[str] | None = None
+) -> DataFrame:
     """The same rows; the job that writes them fails with an InvalidRecordError if a value breaks a rule.
 
     Args:
         moments: whether dates and timestamps must be in the years 1 to 9999.
         required: columns that must have a value in each row.
+        only: the columns that are checked; None for all.
     """
-    return rows.select(*(_checked(field, moments, field.name in required) for field in rows.schema.fields))
+    return rows.select(
+        *(
+            _checked(field, moments, field.name in required) if only is None or field.name in only else _named(field)
+            for field in rows.schema.fields
+        )
+    )
+
+
+def _named(field: T.StructField) -> Column:
+    return F.col("`{}`".format(field.name.replace("`", "``")))
 
 
 def _checked(field: T.StructField, moments: bool, is_required: bool) -> Column:
-    column = F.col("`{}`".format(field.name.replace("`", "``")))
+    column = _named(field)
     found = column
     for rule in _rules(field.dataType, field.name, moments):
         problem = rule.problem(column).cast(field.dataType)

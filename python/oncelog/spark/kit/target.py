@@ -34,6 +34,8 @@ class Batch(Generic[J]):
         is_repeatable: whether the job may run a second time if others (a time-out, an operator) aborted the first
             attempt before its decision.
         joined: for `BatchSteps`, if the batch is begun and decided together with those of other sinks.
+        shared: what the attempts of these sinks share, each kind of target under a key of its own; None if the sink
+            writes alone.
     """
 
     request: BatchRequest
@@ -41,6 +43,7 @@ class Batch(Generic[J]):
     progress: GroupProgress[Any] | None = None
     is_repeatable: bool = False
     joined: StepRunner | None = None
+    shared: dict[Any, Any] | None = None
 
 
 @dataclass(slots=True)

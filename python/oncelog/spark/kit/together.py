@@ -69,10 +69,11 @@ class TogetherAttempt:
 
     def __init__(self, target: TogetherTarget, batches: Sequence[Batch[Any]]) -> None:
         self._joined = JoinedSteps(target.store)
-        self.parts = [
-            Part(one.attempt(replace(batch, joined=self._joined.runner(number))), BatchReport(batch.request.batch_id))
-            for number, (one, batch) in enumerate(zip(target.targets, batches, strict=True))
-        ]
+        shared: dict[Any, Any] = {}
+        self.parts = []
+        for number, (one, batch) in enumerate(zip(target.targets, batches, strict=True)):
+            part = replace(batch, joined=self._joined.runner(number), shared=shared)
+            self.parts.append(Part(one.attempt(part), BatchReport(batch.request.batch_id)))
 
     @property
     def _open(self) -> list[Part]:

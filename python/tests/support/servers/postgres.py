@@ -194,7 +194,6 @@ UNUSUAL = {
     "backslash_quote": "off",
     "bytea_output": "escape",
     "array_nulls": "off",
-    "quote_all_identifiers": "on",
     "search_path": "nowhere",
     "DateStyle": "German, DMY",
     "IntervalStyle": "sql_standard",
