@@ -127,7 +127,7 @@ def test_a_decision_keeps_names_of_types(kind: str) -> None:
     "kind",
     ["text); DROP TABLE x; --", "text) || pg_sleep(9)::text, (SELECT 1", "uuid[][]", "", 'pub"lic', "int)--", "a,b"],
 )
-def test_a_decision_that_names_anything_but_a_type_is_corrupt_and_nothing_of_it_runs(kind: str) -> None:
+def test_a_decision_that_names_no_type_is_corrupt_and_nothing_of_it_runs(kind: str) -> None:
     """A ledger may be in another place than the table, and others may write to it."""
     with pytest.raises(CorruptDataError):
         of_names(decided(kind).names())

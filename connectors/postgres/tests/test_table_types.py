@@ -153,7 +153,7 @@ def test_a_value_that_the_table_would_round_or_cut_decides_nothing(
     for domain, below in (("to_seconds", "timestamp(0)"), ("short_text", "varchar(3)"), ("four_bits", "bit(4)")):
         world.server.ask(f"DROP DOMAIN IF EXISTS {domain} CASCADE; CREATE DOMAIN {domain} AS {below}")
     for number, mode in enumerate(modes):
-        world.prefix, world.options = f"contract{number}", mode
+        world.prefix, world.options = f"{world.prefix}.{number}", mode
         world.server.ask(f"DROP TABLE {world.table}; CREATE TABLE {world.table} (value {kind})")
 
         with pytest.raises(InvalidRecordError) as refused:

@@ -32,6 +32,10 @@ SEARCH = "../../connectors/search/"
 SEARCH_RECOVERY = SEARCH + "tests/test_search_recovery.py::test_"
 """Of what is caught by tests that stage and send without tasks of Spark."""
 
+POSTGRES = "../../connectors/postgres/"
+KEPT = POSTGRES + "tests/test_kept_values.py"
+"""Of what needs no server to be caught."""
+
 TABLES = "../../connectors/tables/"
 ONE_SNAPSHOT = "test_the_rows_and_the_deletes_of_a_batch_are_in_one_snapshot_with_one_sequence_number"
 UPSERTS = TABLES + "tests/test_lake_upserts.py::test_"
@@ -3075,6 +3079,50 @@ COLUMNS_OF_TABLES = [
     ),
 ]
 
+POSTGRES_SINK = [
+    Fault(
+        "PostgreSQL may round a timestamp",
+        POSTGRES + "oncelog_postgres/kept.py",
+        "if kept.digits < 6:",
+        "if False:",
+        (KEPT,),
+    ),
+    Fault(
+        "the least timestamp becomes -infinity",
+        POSTGRES + "oncelog_postgres/kept.py",
+        "_FIRST_MICRO, _LAST_MICRO = _FIRST_DAY * 86_400_000_000, 2**63 - 1",
+        "_FIRST_MICRO, _LAST_MICRO = -(2**63), 2**63 - 1",
+        (KEPT,),
+    ),
+    Fault(
+        "a decision may bring any SQL along",
+        POSTGRES + "oncelog_postgres/insertion.py",
+        "if _TYPE.fullmatch(found) is None:",
+        "if not found:",
+        (
+            POSTGRES
+            + "tests/test_table_ledgers.py::test_a_decision_that_names_no_type_is_corrupt_and_nothing_of_it_runs",
+        ),
+    ),
+    Fault(
+        "a server without a free connection is called unreachable",
+        POSTGRES + "oncelog_postgres/failures.py",
+        "if _TOO_MANY.search(reason):",
+        "if False:",
+        (
+            POSTGRES
+            + "tests/test_table_failures.py::test_a_server_without_room_for_a_connection_is_not_called_unreachable",
+        ),
+    ),
+    Fault(
+        "only classes of modules called errors survive the way from a task",
+        "spark/task_errors.py",
+        r'_OURS = re.compile(r"^(oncelog\w*(?:\.\w+)+)\.(\w+): (.+)$", re.MULTILINE)',
+        r'_OURS = re.compile(r"^(oncelog\w*\.errors)\.(\w+): (.+)$", re.MULTILINE)',
+        ("unit/spark/test_task_errors.py",),
+    ),
+]
+
 FAULTS = [
     *SECRETS,
     *ARGUMENTS,
@@ -3098,6 +3146,7 @@ FAULTS = [
     *COMMAND_LOG,
     *BUCKETS,
     *SEARCH_SINK,
+    *POSTGRES_SINK,
     *ROW_VALUES,
     *UPSERTS_INTO_TABLES,
     *COLUMNS_OF_TABLES,
