@@ -3021,8 +3021,8 @@ UPSERTS_INTO_TABLES = [
     Fault(
         "the files of a batch stay behind its merge",
         TABLES + "oncelog_tables/place.py",
-        "            if not table.adds_files:\n",
-        "            if False:\n",
+        "            if not table.adds_files:\n                SparkFiles(",
+        "            if False:\n                SparkFiles(",
         (UPSERTS + "a_row_replaces_that_of_its_key_and_others_stay[delta]",),
     ),
 ]
