@@ -14,6 +14,7 @@ from pyspark.sql import types as T  # noqa: N812
 from oncelog.errors import InvalidOptionError, InvalidRecordError, UsageError
 from oncelog.spark import task_errors
 from oncelog.spark.kit import counting, row_values, spark_files
+from oncelog.spark.kit.session_settings import changed
 from oncelog.spark.kit.staging import room_for_files
 
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -27,6 +28,10 @@ _EXACT_TIMES: Final = {
 
 WRITING: Final[Mapping[str, Mapping[str, str]]] = dict.fromkeys(("json", "csv", "xml"), _EXACT_TIMES)
 """Options that a format's writer gets if the user names no others."""
+
+_SETTINGS: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+"""Of Spark's session, unless it has its own. Spark's default, INT96, is read by others as nanoseconds in 64 bits: they
+see 1816 instead of 9999."""
 
 LONGEST_NAME: Final = 255
 """Bytes of a folder's name, on disks and in HDFS; object stores have names of whole paths only."""
@@ -123,8 +128,9 @@ def write(rows: DataFrame, folder: str, format_: str, partition_by: Sequence[str
         UsageError: Spark has no writer of this format.
         OncelogError: a task raised it.
     """
-    observation = Observation()
-    with room_for_files(), _said_shortly(format_, rows.columns), task_errors.in_one_sentence():
+    observation, spark = Observation(), rows.sparkSession
+    unset = {name: value for name, value in _SETTINGS.items() if spark.conf.get(name, None) is None}
+    with changed(spark, unset), room_for_files(), _said_shortly(format_, rows.columns), task_errors.in_one_sentence():
         observed = rows.observe(observation, F.count(F.lit(1)).alias("rows"))
         writer = observed.write.format(format_).options(**WRITING.get(format_, {})).options(**options)
         writer = writer.options(**spark_files.WRITER)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -13,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from oncelog.spark import task_errors
 from oncelog.spark.kit import counting, spark_files
+from oncelog.spark.kit.session_settings import changed
 from oncelog.spark.kit.staging import room_for_files
 from oncelog_search import documents
 from oncelog_search.documents import Documents
@@ -113,26 +113,12 @@ class SparkJob:
         Raises:
             UsageError: the executors' Python cannot run tasks.
         """
-        with self._arrow_batches_of(at_a_time), task_errors.in_one_sentence():
+        with changed(self.spark, {_RECORDS_AT_A_TIME: str(at_a_time)}), task_errors.in_one_sentence():
             found = self._staged(files).mapInArrow(_task_function(task), _SENT).collect()
         return [Sent.of_row(*row) for row in found]
 
     def _staged(self, files: Sequence[str]) -> DataFrame:
         return self.spark.read.options(**documents.READING).text(list(files))
-
-    @contextmanager
-    def _arrow_batches_of(self, records: int) -> Iterator[None]:
-        """Have Spark hand so many records at a time to tasks."""
-        conf = self.spark.conf
-        before: Any = conf.get(_RECORDS_AT_A_TIME, None)
-        conf.set(_RECORDS_AT_A_TIME, str(records))
-        try:
-            yield
-        finally:
-            if before is None:
-                conf.unset(_RECORDS_AT_A_TIME)
-            else:
-                conf.set(_RECORDS_AT_A_TIME, before)
 
 
 def _task_function(task: SendTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
