@@ -65,8 +65,9 @@ public final class PythonSteps {
     Map<String, String> all = new HashMap<>(options);
     all.put(REQUEST, request.put("step", step).put("jar", Version.get()).toString());
     all.putIfAbsent(LOGIN_JARS, jarsOfSpark());
-    LOGIN_FILES.forEach(
-        name -> Optional.ofNullable(System.getProperty(name)).ifPresent(file -> all.putIfAbsent("admin." + name, file)));
+    for (String name : LOGIN_FILES) {
+      Optional.ofNullable(System.getProperty(name)).ifPresent(file -> all.putIfAbsent("admin." + name, file));
+    }
     byte[] writer =
         source()
             .createWriteInfoInPython(KafkaProvider.NAME, schema, new CaseInsensitiveStringMap(all), false, true)

@@ -6,9 +6,9 @@ import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * The options of a table in Spark's catalog, as {@code CREATE TABLE ... OPTIONS (...)} gave them. Spark passes them only
- * to the table, among its properties, and leaves them out of its reads and writes. The Kafka connector's jar contains
- * this class too.
+ * The options of a table in Spark's catalog, as {@code CREATE TABLE ... OPTIONS (...)} gave them. Spark passes them
+ * only to the table, among its properties, and leaves them out of its reads and writes. The Kafka connector's jar
+ * contains this class too.
  */
 public final class TableOptions {
   private static final String PATH = "path";

@@ -14,8 +14,8 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /**
- * The options of Spark's own Kafka source: each is accepted and does the same, or is refused with a reason, as by Spark.
- * {@code KafkaSourceProvider} of Spark 4.0 to 4.3 has this list.
+ * The options of Spark's own Kafka source: each is accepted and does the same, or is refused with a reason, as by
+ * Spark. {@code KafkaSourceProvider} of Spark 4.0 to 4.3 has this list.
  */
 class SparksOptionsTest {
   private static final Map<String, String> LEAST = Map.of("kafka.bootstrap.servers", "h:9092", "subscribe", "t");
