@@ -30,7 +30,7 @@ class KafkaSink(ForeachBatchSink[SinkOptions, KafkaTarget]):
         super().__init__(sink_options.parse(options))
 
     def _context(self, df: DataFrame, batch_id: int) -> BatchContext:
-        return context_of(df, batch_id)
+        return context_of(df, batch_id, with_clusters=self.options.group_id is not None)
 
     def _columns(self, df: DataFrame) -> DataFrame:
         return columns.to_sink_columns(df, self.options.topic)
@@ -49,4 +49,4 @@ class KafkaSink(ForeachBatchSink[SinkOptions, KafkaTarget]):
         return SparkJob(rows)
 
     def _progress(self, target: KafkaTarget, batch: BatchContext) -> GroupProgress[Any]:
-        return source_offsets.of_batch(batch, self.options.group_id or "")
+        return source_offsets.of_batch(batch, self.options.group_id or "", target.cluster_id)

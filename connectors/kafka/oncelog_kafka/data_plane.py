@@ -49,8 +49,11 @@ class SparkJob:
         return outcomes.written(json.loads(_writer_in(rows).write(rows._jdf, text)))
 
 
-def context_of(df: DataFrame, batch_id: int) -> BatchContext:
+def context_of(df: DataFrame, batch_id: int, *, with_clusters: bool) -> BatchContext:
     """What `context.of_foreach_batch` finds, in one call.
+
+    Args:
+        with_clusters: whether to name the clusters of the query's Kafka sources.
 
     Raises:
         UsageError: the connector's jar is not in this Spark.
@@ -58,7 +61,7 @@ def context_of(df: DataFrame, batch_id: int) -> BatchContext:
     """
     writer = _writer_in(df)
     with context.known_internals():
-        facts = writer.queryOf(df._jdf, batch_id)
+        facts = writer.queryOf(df._jdf, batch_id, with_clusters)
     return context.of_facts(json.loads(facts))
 
 

@@ -144,6 +144,9 @@ class PatientBrokers:
     def keeps_ledger(self, topic: str) -> bool:
         return self._patiently("a topic could not be read", lambda: self.requests.keeps_ledger(topic))
 
+    def cluster_id(self) -> str:
+        return self._patiently("the cluster could not be described", self.requests.cluster_id)
+
     def broker_setting(self, name: str) -> int | None:
         try:
             return self._patiently("a broker's settings could not be read", lambda: self.requests.broker_setting(name))

@@ -195,6 +195,9 @@ class Brokers(Protocol):
     def keeps_ledger(self, topic: str) -> bool:
         """Whether entries of a ledger are in a topic, as far as this client may read it."""
 
+    def cluster_id(self) -> str:
+        """The id of the cluster, which never changes."""
+
     def broker_setting(self, name: str) -> int | None:
         """The lowest value of a numeric setting over all brokers; None if this client may not read settings."""
 
@@ -233,6 +236,9 @@ class Requests(Protocol):
 
     def keeps_ledger(self, topic: str) -> bool:
         """See `entries.keeps_ledger`."""
+
+    def cluster_id(self) -> str:
+        """DescribeCluster, or Metadata."""
 
     def broker_setting(self, name: str) -> int | None:
         """DescribeConfigs for every broker."""

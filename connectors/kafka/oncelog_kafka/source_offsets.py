@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from oncelog.checkpoints.positions import kafka_offsets
+from oncelog.errors import BatchRefusedError
 from oncelog.ledger.progress import GroupProgress
 from oncelog.spark.kit.progress import Foreign, parse_ends, progress
 from oncelog.spark.offsets import is_source_offset
@@ -23,12 +24,25 @@ _OF_A_LOG = Foreign(
 KafkaOffsets = dict[TopicPartition, int]
 
 
-def of_batch(batch: BatchContext, group_id: str) -> GroupProgress[TopicPartition]:
+def of_batch(batch: BatchContext, group_id: str, cluster_id: Callable[[], str]) -> GroupProgress[TopicPartition]:
     """The group's offsets before and after a batch. The query's first batch may start anywhere.
 
+    Args:
+        cluster_id: returns the id of the group's cluster.
+
     Raises:
-        BatchRefusedError: the query's progress is more than offsets of Kafka's partitions.
+        BatchRefusedError: the query's progress is more than offsets of Kafka's partitions, or of another cluster.
     """
+    others = {cluster for cluster in batch.source_clusters if cluster not in (None, cluster_id())}
+    if others:
+        raise BatchRefusedError(
+            "a source reads another cluster than the sink writes to, and a group holds offsets of its own cluster's "
+            "topics only; leave groupId out of the sink (the checkpoint keeps the progress), and set it on the source "
+            "if its cluster should show the query's progress",
+            group_id=group_id,
+            source_clusters=sorted(map(str, others)),
+            sink_cluster=cluster_id(),
+        )
     ends = parse_ends(batch, group_id, parse_offsets, "Kafka (format kafka or oncelog-kafka)", _OF_A_LOG)
     starts = [parse_offsets(text) for text in batch.start_offsets]
     known = [start for start in starts if start is not None]

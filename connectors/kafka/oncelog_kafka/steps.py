@@ -94,7 +94,7 @@ class _Asked:
     def _batch(self, asked: BatchRequest, found: BatchContext | None) -> Batch[Job]:
         progress: GroupProgress[Any] | None = None
         if found is not None and self.options.group_id:
-            progress = source_offsets.of_batch(found, self.options.group_id)
+            progress = source_offsets.of_batch(found, self.options.group_id, self.target.cluster_id)
         job = _TableJob(self.request.get("buckets"), self.request["speculates"])
         return Batch(asked, job, progress)
 

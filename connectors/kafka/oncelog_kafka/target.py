@@ -98,10 +98,8 @@ class KafkaTarget:
         self.clock = brokers.clock
         self.timeout_ms = _transaction_timeout_ms(brokers, options)
         self._lease: tuple[str, Lease] | None = None  # with its run id
-        partitions = None if options.topic is None else brokers.partitions_of(options.topic)
-        if options.topic is not None and partitions is None:
-            raise UnknownTopicError("the sink's topic does not exist; create it first", topic=options.topic)
-        self.producer = with_batch_size(options.producer, partitions)
+        self._cluster_id: str | None = None
+        self.producer = with_batch_size(options.producer, self.check_topic())
         self.data_topics = DataTopics(brokers)
         if options.topic is not None:
             self.data_topics.check(options.topic)
@@ -117,6 +115,24 @@ class KafkaTarget:
     def keep_lease(self, run_id: str, lease: Lease) -> None:
         """Let the run's next batch use the lease of this one."""
         self._lease = run_id, lease
+
+    def check_topic(self) -> int | None:
+        """The number of partitions of the sink's topic; None if each row names its own.
+
+        Raises:
+            UnknownTopicError: it does not exist.
+        """
+        topic = self.options.topic
+        partitions = None if topic is None else self.brokers.partitions_of(topic)
+        if topic is not None and partitions is None:
+            raise UnknownTopicError("the sink's topic does not exist; create it first", topic=topic)
+        return partitions
+
+    def cluster_id(self) -> str:
+        """The id of the cluster that batches are written to."""
+        if self._cluster_id is None:
+            self._cluster_id = self.brokers.cluster_id()
+        return self._cluster_id
 
     def now(self) -> Instant:
         """The current time, by this process's clocks."""
@@ -172,6 +188,7 @@ class KafkaAttempt:
     def plan(self) -> TaskSettings:
         """Do everything that comes before the tasks, and return what they need to know."""
         opened, record = self._round, self._round.record
+        self._target.check_topic()  # a producer would look for it for as long as delivery.timeout.ms
         if self._lease is None:
             self._recover(record.lease)
         if self._progress is not None:

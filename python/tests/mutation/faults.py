@@ -1790,6 +1790,13 @@ SINK = [
         (KAFKA + "tests/test_sink_ledger.py::test_what_an_operator_gave_up_does_not_count_as_committed",),
     ),
     Fault(
+        "offsets of another cluster are committed to the group",
+        KAFKA + "oncelog_kafka/source_offsets.py",
+        "    if others:\n",
+        "    if False:\n",
+        (KAFKA + "tests/test_sink_source_offsets.py::test_offsets_of_another_cluster_are_refused",),
+    ),
+    Fault(
         "all of a batch is written again where a part of it was lost",
         KAFKA + "oncelog_kafka/target.py",
         "only = tuple(sorted(participant.partition for participant in lost))",
@@ -1883,8 +1890,8 @@ SINK = [
     Fault(
         "a participant that another producer took over is decided",
         KAFKA + "oncelog_kafka/participants.py",
-        "if (found.producer_id, found.epoch) != (ours.producer_id, ours.epoch):",
-        "if False:",
+        "    if (found.producer_id, found.epoch) != ours.producer:",
+        "    if False:",
         (KAFKA + "tests/test_sink_participants.py", SEEDS),
     ),
     Fault(
@@ -2718,8 +2725,8 @@ WHOLE_BATCHES = [
     Fault(
         "a decision does not say where the rows are",
         KAFKA + "oncelog_kafka/target.py",
-        "self._ledger.decide(opened, participants, check, self._written.extents)",
-        "self._ledger.decide(opened, participants, check)",
+        "self._ledger.decide(opened, written.participants, check, written.extents)",
+        "self._ledger.decide(opened, written.participants, check)",
         (ONE_SEED,),
     ),
     Fault(

@@ -105,6 +105,10 @@ class KafkaRequests:
     def keeps_ledger(self, topic: str) -> bool:
         return keeps_ledger(KafkaPartitions(self._settings, self._client), topic)
 
+    def cluster_id(self) -> str:
+        with named_errors():
+            return str(self._client.describe_cluster()["cluster_id"])
+
     def broker_setting(self, name: str) -> int | None:
         with named_errors():
             brokers = [str(broker["broker_id"]) for broker in self._client.describe_cluster()["brokers"]]

@@ -81,6 +81,9 @@ class ControlRequests:
         with closing(ControlPartitions(self._client)) as partitions:
             return keeps_ledger(partitions, topic)
 
+    def cluster_id(self) -> str:
+        return str(self._process.ask("clusterId"))
+
     def broker_setting(self, name: str) -> int | None:
         return min(self._process.ask("setting", name=name), default=None)
 

@@ -83,6 +83,9 @@ class SimulatedRequests:
     def keeps_ledger(self, topic: str) -> bool:
         return False
 
+    def cluster_id(self) -> str:
+        return _unnamed(self._read("cluster", lambda: "simulated"))
+
     def broker_setting(self, name: str) -> int | None:
         return _unnamed(self._read(f"setting {name}", partial(self._cluster.setting, name)))
 

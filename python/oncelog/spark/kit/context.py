@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,7 @@ class BatchContext:
         start_offsets, end_offsets: one for each source, in an order that is the same after a restart. A start is None
             if the source had no offset before: in batch 0, or for a new source.
         has_state: whether the query keeps state in addition to its sources' offsets.
+        source_clusters: the ids of the clusters that its Kafka sources read, as far as the caller found them out.
     """
 
     query_id: str
@@ -51,6 +52,7 @@ class BatchContext:
     start_offsets: tuple[str | None, ...]
     end_offsets: tuple[str | None, ...]
     has_state: bool
+    source_clusters: tuple[str | None, ...] = ()
 
 
 _Entry = Mapping[str, str | None]
@@ -249,7 +251,8 @@ def of_facts(facts: Mapping[str, Any] | None) -> BatchContext:
     Args:
         facts: ``queryId``, ``runId``, ``batchId``, ``checkpointRoot``, ``defaultPlace`` (the session's
             checkpointLocation), ``hasName``, ``execution`` and ``trigger`` (their kinds), ``entry`` and ``entryBefore``
-            (texts from the offset log), ``hasState``. None if it found no running query.
+            (texts from the offset log), ``hasState``, and ``clusters`` if it looked for those of the sources.
+            None if it found no running query.
 
     Raises:
         UsageError, InvalidOptionError, SparkInternalsError: see `of_foreach_batch`.
@@ -263,7 +266,8 @@ def of_facts(facts: Mapping[str, Any] | None) -> BatchContext:
     end = offset_log.parse(facts["entry"] or "", f"{root}/offsets/{batch_id}").offsets
     before = f"{root}/offsets/{batch_id - 1}"
     start = offset_log.parse(facts["entryBefore"] or "", before).offsets if batch_id > 0 else {}
-    return _context(facts["queryId"], facts["runId"], root, batch_id, start, end, facts["hasState"])
+    found = _context(facts["queryId"], facts["runId"], root, batch_id, start, end, facts["hasState"])
+    return replace(found, source_clusters=tuple(facts.get("clusters", ())))
 
 
 # From the checkpoint's files ------------------------------------------------------------------------------------------

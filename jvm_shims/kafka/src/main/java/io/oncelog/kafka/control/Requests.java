@@ -64,6 +64,7 @@ final class Requests {
       case "list" -> list(texts(request.get("states")));
       case "offsets" -> offsets(request.get("groups"));
       case "partitions" -> partitions(request.get("topic").asText());
+      case "clusterId" -> wire.clusterId();
       case "setting" -> setting(request.get("name").asText());
       default -> partitions.answer(what, request);
     };

@@ -119,6 +119,10 @@ final class Wire implements AutoCloseable {
     return answer(client.send(node == null ? anyNode(timer) : node, request), timer);
   }
 
+  String clusterId() {
+    return ((MetadataResponse) ask(null, noTopics())).clusterId();
+  }
+
   List<Node> brokers() {
     return new ArrayList<>(((MetadataResponse) ask(null, noTopics())).brokers());
   }

@@ -19,10 +19,17 @@ import org.apache.spark.sql.classic.SparkSession;
 public final class BatchWriter {
   private BatchWriter() {}
 
-  /** Finds the query whose micro-batch Spark passed to a foreachBatch function; JSON, null if there is none. */
-  public static String queryOf(Dataset<Row> rows, long batchId) {
+  /**
+   * Finds the query whose micro-batch Spark passed to a foreachBatch function; JSON, null if there is none.
+   *
+   * @param withClusters whether to name the clusters of its Kafka sources
+   */
+  public static String queryOf(Dataset<Row> rows, long batchId, boolean withClusters) {
     RunningQuery query = RunningQuery.of((SparkSession) rows.sparkSession(), batchId);
-    return query == null ? "null" : query.toJson().toString();
+    if (query == null) {
+      return "null";
+    }
+    return (withClusters ? query.toJsonWithClusters() : query.toJson()).toString();
   }
 
   /**

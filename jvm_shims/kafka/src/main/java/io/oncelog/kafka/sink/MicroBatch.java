@@ -16,6 +16,8 @@ import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory;
 import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonWriterCommitMessage;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * One micro-batch of a streaming write: Python plans it before its tasks, and decides and commits it after them.
@@ -24,16 +26,23 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonWriterCommitMe
  * added to a running session.
  */
 final class MicroBatch implements StreamingWrite {
+  private static final Logger LOG = LoggerFactory.getLogger(MicroBatch.class);
+
   private final SinkState state;
   private final PythonSteps python;
   private final Integer buckets;
+  private final boolean hasGroup;
 
   private ObjectNode asked; // the fields that every step gets
   private JsonNode attempt; // null if nothing is open
   private long beganNanos;
 
-  MicroBatch(SinkState state, PythonSteps python, Integer buckets) {
+  /**
+   * @param hasGroup whether the sink commits the sources' offsets to a group
+   */
+  MicroBatch(SinkState state, PythonSteps python, Integer buckets, boolean hasGroup) {
     this.state = state;
+    this.hasGroup = hasGroup;
     this.python = python;
     this.buckets = buckets;
   }
@@ -50,7 +59,8 @@ final class MicroBatch implements StreamingWrite {
     SparkContext context = SparkContext.getOrCreate();
     state.awaitWarmUp();
     asked = PythonSteps.newObject();
-    asked.set("query", RunningQuery.ofThisThread(context).toJson());
+    RunningQuery query = RunningQuery.ofThisThread(context);
+    asked.set("query", hasGroup ? query.toJsonWithClusters() : query.toJson());
     asked.put("buckets", buckets);
     asked.put("speculates", context.getConf().getBoolean("spark.speculation", false));
     asked.set("lease", state.takeLease());
@@ -89,6 +99,8 @@ final class MicroBatch implements StreamingWrite {
     boolean wasInterrupted = Thread.interrupted();
     try {
       python.ask("abort", withAttempt());
+    } catch (RuntimeException problem) { // if it were thrown, Spark would not show why the batch failed
+      LOG.warn("a failed batch could not be aborted; the next start of the query does it, or a time-out", problem);
     } finally {
       if (wasInterrupted) {
         Thread.currentThread().interrupt();

@@ -1,7 +1,9 @@
 package io.oncelog.kafka.sink;
 
+import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.oncelog.kafka.PythonSteps;
+import io.oncelog.kafka.source.SourceClusters;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -13,6 +15,8 @@ import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.classic.SparkSession;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * The streaming query that runs on this thread, with the facts that Python's {@code oncelog.spark.kit.context} needs.
@@ -49,6 +53,16 @@ record RunningQuery(Object execution, long batchId, String defaultPlace, Configu
   private static RunningQuery of(SparkSession session, Object execution, long batchId) {
     String place = session.conf().get("spark.sql.streaming.checkpointLocation", null);
     return new RunningQuery(execution, batchId, place, session.sessionState().newHadoopConf());
+  }
+
+  /** The same, with the clusters that its Kafka sources read. */
+  ObjectNode toJsonWithClusters() {
+    ObjectNode facts = toJson();
+    ArrayNode clusters = facts.putArray("clusters");
+    for (Object stream : CollectionConverters.asJava((Seq<?>) call("sources"))) {
+      clusters.add(SourceClusters.idOf(stream));
+    }
+    return facts;
   }
 
   ObjectNode toJson() {

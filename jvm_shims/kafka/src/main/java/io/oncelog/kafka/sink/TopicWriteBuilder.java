@@ -59,7 +59,7 @@ public final class TopicWriteBuilder implements WriteBuilder, SupportsTruncate, 
 
     @Override
     public StreamingWrite toStreaming() {
-      return new MicroBatch(state, new PythonSteps(schema, options), buckets());
+      return new MicroBatch(state, new PythonSteps(schema, options), buckets(), options.containsKey("groupId"));
     }
 
     @Override

@@ -54,12 +54,21 @@ final class Cluster implements AutoCloseable {
   private final SourceOptions options;
   private final LedgerTopics ledgerTopics;
   private Admin admin;
+  private String id;
   private boolean wasAnswered;
   private Set<String> leftOut = Set.of();
 
   Cluster(SourceOptions options) {
     this.options = options;
     ledgerTopics = new LedgerTopics(options);
+  }
+
+  /** The cluster's id, which never changes. */
+  String id() {
+    if (id == null) {
+      id = ask("the cluster's id cannot be looked up", () -> admin().describeCluster().clusterId().get());
+    }
+    return id;
   }
 
   /** The topics of the subscription, by name; for a list of partitions, their topics. A pattern leaves out ledgers. */

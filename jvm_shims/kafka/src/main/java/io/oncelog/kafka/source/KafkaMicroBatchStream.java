@@ -65,6 +65,11 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
     whole = WholeBatches.of(options);
   }
 
+  /** The id of the cluster that it reads. */
+  String clusterId() {
+    return cluster.id();
+  }
+
   @Override
   public Offset initialOffset() {
     return checkpoint
