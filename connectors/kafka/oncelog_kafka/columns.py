@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import StructType
 
+from oncelog.errors import InvalidRecordError
 from oncelog.spark.schema import check_sink_schema
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ def check(schema: StructType, topic: str | None) -> None:
     Raises:
         InvalidRecordError: a column is missing, duplicated, or has the wrong type.
     """
+    for name in ("value",) if topic is not None else ("value", "topic"):
+        if name not in schema.names:
+            raise InvalidRecordError(
+                "the rows lack a column of the sink; add it, or rename one", column=name, found=schema.names
+            )
     check_sink_schema(StructType([field for field in schema.fields if field.name in _NAMES]), topic)
 
 

@@ -165,8 +165,8 @@ OPTIONS: tuple[Option, ...] = (
         "groupId",
         STREAMING_SINKS,
         _kafka_name,
-        "The batch's source offsets (of `kafka` and `oncelog-kafka` sources that read the sink's cluster) are committed "
-        "to this consumer group in the batch's own transactions. Needs a `transactionalIdPrefix`.",
+        "The batch's source offsets (of `kafka` and `oncelog-kafka` sources that read the sink's cluster) are "
+        "committed to this consumer group in the batch's own transactions. Needs a `transactionalIdPrefix`.",
     ),
     takeover_option(STREAMING_SINKS),
     Option(

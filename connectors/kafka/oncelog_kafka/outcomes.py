@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from oncelog.errors import (
+    InvalidOptionError,
     InvalidRecordError,
     InvalidTransactionTimeoutError,
     NotPreparedError,
@@ -23,6 +24,12 @@ from oncelog_kafka.participants import Participant
 
 _ERRORS: Mapping[str, tuple[type[OncelogError], str]] = {
     "INVALID_ROW": (InvalidRecordError, "a row cannot be written"),
+    "REFUSED_RECORD": (
+        InvalidRecordError,
+        "a topic does not take a record: one that is compacted needs a key in each record, and "
+        "message.timestamp.before.max.ms and message.timestamp.after.max.ms limit its age",
+    ),
+    "WRONG_SETTING": (InvalidOptionError, "the tasks' producers cannot be created with these kafka.* options"),
     "RECORD_TOO_LARGE": (
         RecordTooLargeError,
         "a record is larger than the producer or the topic allows; raise kafka.max.request.size and the topic's "
@@ -44,7 +51,11 @@ _ERRORS: Mapping[str, tuple[type[OncelogError], str]] = {
         InvalidTransactionTimeoutError,
         "transactionTimeoutMs is above the brokers' transaction.max.timeout.ms",
     ),
-    "FENCED": (NotPreparedError, "a newer driver fenced this batch's producers"),
+    "FENCED": (
+        NotPreparedError,
+        "this batch's producers were fenced: by a newer driver, or because their transactions were aborted, by an "
+        "operator or after transactionTimeoutMs",
+    ),
     "UNAVAILABLE": (BrokerUnavailableError, "the brokers did not accept the batch in time"),
     "UNKNOWN_CLIENT": (KafkaInternalsError, "the Kafka client is not the one that this connector knows"),
     "FAILED": (NotPreparedError, "a task could not prepare its part of the batch"),

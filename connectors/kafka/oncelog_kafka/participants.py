@@ -22,6 +22,8 @@ time out or be aborted. Together with a step on the ledger (TRANSACT_DEADLINE_MS
 LOOKS = 5
 """How often a driver checks again because too much time passed after a check; then it gives up."""
 
+_ABORTED = frozenset({"PrepareAbort", "CompleteAbort"})
+
 ONGOING = "Ongoing"
 """Kafka's name of the state in which a transaction can be committed."""
 
@@ -222,7 +224,9 @@ def find_unprepared(
 def _reason(ours: Participant, found: Transaction | None, moment: Moment) -> str | None:
     if found is None:
         return "the coordinator does not know it"
-    if (found.producer_id, found.epoch) != (ours.producer_id, ours.epoch):
+    if (found.producer_id, found.epoch - 1) == ours.producer and found.state in _ABORTED:
+        return f"it was aborted, by an operator or after its time-out of {found.timeout_ms} ms ({found.state})"
+    if (found.producer_id, found.epoch) != ours.producer:
         return f"another producer has the id ({found.producer_id}.{found.epoch})"
     if found.state != ONGOING:
         return f"it is {found.state}"

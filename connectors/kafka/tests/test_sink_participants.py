@@ -161,3 +161,13 @@ def test_ids_belong_to_a_prefix_by_what_they_say_and_not_by_how_they_begin() -> 
     ]
 
     assert of_prefix("copier", found) == [("copier-0-1.0.0", "Empty")]
+
+
+@pytest.mark.parametrize("state", ["PrepareAbort", "CompleteAbort"])
+def test_a_transaction_that_the_brokers_aborted_is_not_said_to_be_another_producers(state: str) -> None:
+    """They raise the epoch when they abort, for instance after a time-out of some milliseconds."""
+    aborted = replace(transaction(), epoch=4, state=state, timeout_ms=10)
+
+    problems = find_unprepared([participant()], {"copier-0-1.0.0": aborted}, JUST_BEGUN)
+
+    assert problems == {"copier-0-1.0.0": f"it was aborted, by an operator or after its time-out of 10 ms ({state})"}

@@ -94,15 +94,19 @@ public final class PythonSteps {
   }
 
   /**
-   * Lets a Python process import its modules and connect. Errors are ignored: the first real step shows them, and none
-   * follows when the program ends meanwhile. Some are checked exceptions, which Scala does not declare.
+   * Lets a Python process import its modules and connect. Returns the refusal of the Python side, such as that no
+   * broker answers; null without one. Other errors are ignored: the first real step shows them, and none follows when
+   * the program ends meanwhile. Some are checked exceptions, which Scala does not declare.
    */
-  public void warmUp() {
+  public RuntimeException warmUp() {
     try {
       ask("warm", newObject());
+    } catch (RefusedException refused) {
+      return refused;
     } catch (Exception shownLater) {
-      return;
+      return null;
     }
+    return null;
   }
 
   public static ObjectNode newObject() {

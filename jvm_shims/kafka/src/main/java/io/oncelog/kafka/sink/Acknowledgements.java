@@ -16,7 +16,7 @@ final class Acknowledgements implements Callback {
   private final Written written;
   private long count;
   private long bytes;
-  private volatile Exception failure;
+  private volatile UnsentException failure;
 
   /**
    * @param written gets the offsets
@@ -32,7 +32,8 @@ final class Acknowledgements implements Callback {
       bytes += Math.max(metadata.serializedKeySize(), 0) + Math.max(metadata.serializedValueSize(), 0);
       written.add(metadata.topic(), metadata.partition(), metadata.offset());
     } else if (failure == null) {
-      failure = problem != null ? problem : new KafkaException("a record was acknowledged without its offset");
+      Exception cause = problem != null ? problem : new KafkaException("a record was acknowledged without its offset");
+      failure = new UnsentException(metadata, cause);
     }
   }
 
@@ -51,7 +52,7 @@ final class Acknowledgements implements Callback {
   }
 
   /** The first failure of a send; null if there was none. */
-  Exception failure() {
+  UnsentException failure() {
     return failure;
   }
 }

@@ -33,7 +33,11 @@ public final class BatchWrite {
     try {
       request.set("outcomes", PythonSteps.parse(BatchWriter.write(rows, planned.get("settings").toString())));
     } catch (Throwable problem) {
-      python.ask("abort", request);
+      try {
+        python.ask("abort", request);
+      } catch (RuntimeException another) {
+        problem.addSuppressed(another);
+      }
       throw problem;
     }
     request.put("job_ms", TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began));

@@ -6,7 +6,6 @@ import java.util.List;
 import java.util.Map;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.ProducerRecord;
-import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.sql.catalyst.InternalRow;
 
@@ -77,6 +76,7 @@ final class Participant {
       if (hash != null) {
         hash.add(record);
       }
+      producer.awaitPartition(record);
       producer.send(record, acknowledged);
       sent++;
       tokenTopic = tokenTopic == null ? record.topic() : tokenTopic;
@@ -130,7 +130,7 @@ final class Participant {
 
   private static void check(Acknowledgements acknowledged, TransactionalProducer producer) {
     if (acknowledged.failure() != null) {
-      throw new KafkaException("a record could not be sent", acknowledged.failure());
+      throw acknowledged.failure();
     }
     producer.check();
   }

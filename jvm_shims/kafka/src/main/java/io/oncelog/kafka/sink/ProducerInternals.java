@@ -2,8 +2,10 @@ package io.oncelog.kafka.sink;
 
 import java.lang.reflect.Field;
 import java.lang.reflect.Method;
+import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.internals.ProducerMetadata;
+import org.apache.kafka.clients.producer.internals.Sender;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.errors.InterruptException;
 import org.apache.kafka.common.utils.AppInfoParser;
@@ -19,15 +21,20 @@ import org.apache.kafka.common.utils.ProducerIdAndEpoch;
 final class ProducerInternals {
   static final String NO_TOPIC_ID = Uuid.ZERO_UUID.toString();
 
+  /** How long a topic or a partition that was created a moment ago may be unknown to a broker. */
+  private static final long ABSENT_FOR_MS = 5_000;
+
   private static final long METADATA_WITHIN_MS = 60_000; // the client's own default (max.block.ms)
 
   private final Object transactionManager;
   private final ProducerMetadata metadata;
+  private final Sender sender;
 
   ProducerInternals(KafkaProducer<?, ?> producer) {
     try {
       transactionManager = field("transactionManager").get(producer);
       metadata = (ProducerMetadata) field("metadata").get(producer);
+      sender = (Sender) field("sender").get(producer);
     } catch (ReflectiveOperationException | ClassCastException problem) {
       throw unknownClient(problem);
     }
@@ -94,6 +101,34 @@ final class ProducerInternals {
   String topicId(String topic) {
     Uuid found = metadata.topicIds().get(topic);
     return found == null ? NO_TOPIC_ID : found.toString();
+  }
+
+  /**
+   * Waits until the client knows a topic with more than {@code wanted} partitions; returns how many it has.
+   *
+   * @throws SinkException if the brokers answer for some time that there is no such topic or partition
+   */
+  int awaitPartitions(String topic, int wanted) {
+    long began = System.nanoTime();
+    while (true) {
+      Integer count = metadata.fetch().partitionCountForTopic(topic);
+      if (count != null && wanted < count) {
+        return count;
+      }
+      long waitedMs = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began);
+      if (waitedMs > ABSENT_FOR_MS) {
+        throw count == null
+            ? new SinkException(SinkException.Kind.UNKNOWN_TOPIC, "Topic " + topic + " does not exist")
+            : new SinkException(
+                SinkException.Kind.UNKNOWN_PARTITION,
+                "Partition " + wanted + " of topic " + topic + " does not exist: it has " + count + " partitions");
+      }
+      metadata.add(topic, System.currentTimeMillis());
+      int version = metadata.requestUpdateForTopic(topic);
+      sender.wakeup();
+      awaitMetadata(version);
+      metadata.maybeThrowExceptionForTopic(topic);
+    }
   }
 
   private static Field field(String name) throws NoSuchFieldException {

@@ -2,9 +2,12 @@ package io.oncelog.kafka.sink;
 
 import java.util.regex.Pattern;
 import javax.security.auth.login.LoginException;
+import org.apache.kafka.common.InvalidRecordException;
+import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.common.errors.AuthenticationException;
 import org.apache.kafka.common.errors.AuthorizationException;
 import org.apache.kafka.common.errors.InvalidProducerEpochException;
+import org.apache.kafka.common.errors.InvalidTimestampException;
 import org.apache.kafka.common.errors.InvalidTopicException;
 import org.apache.kafka.common.errors.InvalidTxnTimeoutException;
 import org.apache.kafka.common.errors.ProducerFencedException;
@@ -18,6 +21,8 @@ final class SinkException extends RuntimeException {
   /** outcomes.py has an error class for each of them. */
   enum Kind {
     INVALID_ROW,
+    REFUSED_RECORD,
+    WRONG_SETTING,
     RECORD_TOO_LARGE,
     UNKNOWN_TOPIC,
     UNKNOWN_PARTITION,
@@ -63,23 +68,31 @@ final class SinkException extends RuntimeException {
       return known;
     }
     Throwable root = root(problem);
-    return new SinkException(kindOf(root), oneLine(root) + " (transactional id " + transactionalId + ")", problem);
+    String place = problem instanceof UnsentException unsent ? unsent.place() + ", " : "";
+    String text = oneLine(root) + " (" + place + "transactional id " + transactionalId + ")";
+    return new SinkException(kindOf(root), text, problem);
   }
 
-  /** The first cause with a known kind, because Kafka's client wraps errors into plain KafkaExceptions. */
+  /** The first cause with a known kind, or else the innermost one: Kafka's client wraps errors into KafkaExceptions. */
   private static Throwable root(Throwable problem) {
+    Throwable innermost = problem;
     for (Throwable cause = problem; cause != null; cause = cause.getCause()) {
       if (kindOf(cause) != Kind.FAILED) {
         return cause;
       }
+      innermost = cause;
     }
-    return problem;
+    return innermost;
   }
 
   private static Kind kindOf(Throwable problem) {
     String text = String.valueOf(problem.getMessage());
     if (problem instanceof RecordTooLargeException) {
       return Kind.RECORD_TOO_LARGE;
+    } else if (problem instanceof InvalidRecordException || problem instanceof InvalidTimestampException) {
+      return Kind.REFUSED_RECORD;
+    } else if (problem instanceof ConfigException) {
+      return Kind.WRONG_SETTING;
     } else if (problem instanceof InvalidTopicException || problem instanceof UnknownTopicOrPartitionException) {
       return Kind.UNKNOWN_TOPIC;
     } else if (problem instanceof AuthorizationException || problem instanceof AuthenticationException) {

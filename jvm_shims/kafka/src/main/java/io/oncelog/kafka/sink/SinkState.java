@@ -11,30 +11,31 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** What a streaming write keeps between batches. Spark creates a new write for each batch, but keeps the table. */
 public final class SinkState {
-  private final Thread warmUp;
+  private Thread warmUp; // null if nothing is prepared in advance
+  private volatile RuntimeException refusal; // of the preparation
   private JsonNode lease;
   private Map<String, String> metrics = Map.of();
 
-  private SinkState(Thread warmUp) {
-    this.warmUp = warmUp;
-  }
 
   /**
    * The state of a table, which may be one of a write. If the options are those of a streaming write, this starts
    * Python in the background while Spark starts the query, because the process and its imports take a second.
    */
   public static SinkState of(Map<String, String> options) {
-    Thread warmUp = null;
+    SinkState state = new SinkState();
     if (new CaseInsensitiveStringMap(options).containsKey("checkpointLocation")) {
       PythonSteps python = new PythonSteps(new StructType(), options);
-      warmUp = new Thread(() -> python.warmUp(), KafkaProvider.NAME + "-warm-up");
-      warmUp.setDaemon(true);
-      warmUp.start();
+      state.warmUp = new Thread(() -> state.refusal = python.warmUp(), KafkaProvider.NAME + "-warm-up");
+      state.warmUp.setDaemon(true);
+      state.warmUp.start();
     }
-    return new SinkState(warmUp);
+    return state;
   }
 
-  /** Waits for the process that was started in advance, because another one would take as long. */
+  /**
+   * Waits for the process that was started in advance, because another one would take as long. Throws what it was
+   * refused, once: the first step would wait as long for the same answer.
+   */
   void awaitWarmUp() {
     try {
       if (warmUp != null) {
@@ -43,6 +44,11 @@ public final class SinkState {
     } catch (InterruptedException stopped) {
       Thread.currentThread().interrupt();
       throw new UncheckedIOException(new ClosedByInterruptException()); // Spark recognises its own stop() by this
+    }
+    RuntimeException refused = refusal;
+    refusal = null;
+    if (refused != null) {
+      throw refused;
     }
   }
 

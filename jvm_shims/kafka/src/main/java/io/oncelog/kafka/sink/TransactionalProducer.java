@@ -26,6 +26,8 @@ final class TransactionalProducer {
   private final KafkaProducer<byte[], byte[]> client;
   private final ProducerInternals internals;
   private int metadataVersion = NOT_ADOPTED; // when it was adopted
+  private String lastTopic; // that of the last record, because most tasks write to one topic
+  private int lastCount; // its partitions
 
   private TransactionalProducer(KafkaProducer<byte[], byte[]> client) {
     this.client = client;
@@ -57,6 +59,18 @@ final class TransactionalProducer {
     metadataVersion = internals.requestMetadata();
     internals.adopt(following);
     client.beginTransaction();
+  }
+
+  /**
+   * Waits until the client knows the partition of a record, or as many partitions of its topic as a row names none of.
+   * Otherwise the client would wait for {@code max.block.ms}, although the brokers answer that there is no such thing.
+   */
+  void awaitPartition(ProducerRecord<byte[], byte[]> record) {
+    int wanted = record.partition() == null ? 0 : record.partition();
+    if (!record.topic().equals(lastTopic) || wanted >= lastCount) {
+      lastCount = internals.awaitPartitions(record.topic(), wanted);
+      lastTopic = record.topic();
+    }
   }
 
   void send(ProducerRecord<byte[], byte[]> record, Callback acknowledged) {
