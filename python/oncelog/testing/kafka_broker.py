@@ -13,8 +13,10 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from hashlib import md5
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,7 +37,6 @@ TV1_FEATURES = ("transaction.version=1",)
 """Formats a newer broker so that its transactions work as in `TV1_VERSION`."""
 
 _SERVER = "kafka"
-_CLUSTER_ID = "b25jZWxvZy10ZXN0LWtmaw"
 _PAUSE_S = 0.05
 
 _SETTINGS = {
@@ -249,7 +250,7 @@ class KafkaBroker(ServerProcess):
 
     def _format(self) -> None:
         features = [word for feature in self._features for word in ("--feature", feature)]
-        command = [*self._java_command(), "kafka.tools.StorageTool", "format", "--cluster-id", _CLUSTER_ID]
+        command = [*self._java_command(), "kafka.tools.StorageTool", "format", "--cluster-id", self._cluster_id()]
         done = subprocess.run(
             [*command, "--config", str(self._settings_file), *features],
             cwd=self.folder,
@@ -260,6 +261,11 @@ class KafkaBroker(ServerProcess):
         )
         if done.returncode != 0:
             raise ServerFailedError(f"the broker's folder cannot be formatted:\n{done.stdout}{done.stderr}")
+
+    def _cluster_id(self) -> str:
+        """An id of the cluster's own: its brokers have the same controller, and no other broker that runs has it."""
+        voters = md5(self._settings["controller.quorum.voters"].encode(), usedforsecurity=False).digest()
+        return urlsafe_b64encode(voters).decode().rstrip("=").replace("-", "A")
 
     def _java_command(self) -> list[str]:
         logging = (
