@@ -213,6 +213,9 @@ def find_unprepared(
     Returns:
         The reasons, by transactional id; empty if the batch may be decided.
     """
+    # If the driver's clock is behind the brokers', at least the newest transaction shows it.
+    newest_ms = max((one.started_ms for one in found.values()), default=moment.now_ms)
+    moment = Moment(max(moment.now_ms, newest_ms), moment.job_ms)
     problems = {}
     for participant in participants:
         reason = _reason(participant, found.get(participant.transactional_id), moment)

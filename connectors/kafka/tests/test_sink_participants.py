@@ -171,3 +171,14 @@ def test_a_transaction_that_the_brokers_aborted_is_not_said_to_be_another_produc
     problems = find_unprepared([participant()], {"copier-0-1.0.0": aborted}, JUST_BEGUN)
 
     assert problems == {"copier-0-1.0.0": f"it was aborted, by an operator or after its time-out of 10 ms ({state})"}
+
+
+def test_a_driver_whose_clock_is_behind_the_brokers_sees_it_by_the_newest_transaction() -> None:
+    """Otherwise the first one would seem to have 14 of its 15 minutes left, when it has 30 seconds."""
+    first, last = transaction(), transaction("copier-1-1.0.0", started_ms=14 * MINUTE_MS + MINUTE_MS // 2)
+    behind = Moment(now_ms=MINUTE_MS, job_ms=14 * MINUTE_MS + MINUTE_MS // 2)
+    found = {one.transactional_id: one for one in (first, last)}
+
+    problems = find_unprepared([participant(), participant("copier-1-1.0.0", 1)], found, behind)
+
+    assert problems == {"copier-0-1.0.0": "it times out in 30000 ms"}

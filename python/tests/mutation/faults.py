@@ -1790,6 +1790,13 @@ SINK = [
         (KAFKA + "tests/test_sink_ledger.py::test_what_an_operator_gave_up_does_not_count_as_committed",),
     ),
     Fault(
+        "a driver's clock that is behind the brokers' is believed",
+        KAFKA + "oncelog_kafka/participants.py",
+        "Moment(max(moment.now_ms, newest_ms), moment.job_ms)",
+        "Moment(moment.now_ms, moment.job_ms)",
+        (KAFKA + "tests/test_sink_participants.py",),
+    ),
+    Fault(
         "offsets of another cluster are committed to the group",
         KAFKA + "oncelog_kafka/source_offsets.py",
         "    if others:\n",
