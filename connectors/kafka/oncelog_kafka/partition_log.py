@@ -38,6 +38,7 @@ PASSING: Final = frozenset(
         "NOT_ENOUGH_REPLICAS",
         "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
         "NOT_LEADER_FOR_PARTITION",
+        "NOT_LEADER_OR_FOLLOWER",  # the name that Java's client has for the one before
         "OFFSET_NOT_AVAILABLE",
         "REQUEST_TIMED_OUT",
         "UNKNOWN_LEADER_EPOCH",

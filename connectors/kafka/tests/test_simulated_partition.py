@@ -137,6 +137,15 @@ def test_an_append_whose_answer_says_nothing_is_sent_again_and_counts_once(parti
     assert partition.opened().children("/") == ["a"]
 
 
+@pytest.mark.parametrize("answer", ["NOT_LEADER_FOR_PARTITION", "NOT_LEADER_OR_FOLLOWER"])
+def test_an_append_to_a_broker_that_no_longer_leads_is_sent_to_the_next(partition: Partition, answer: str) -> None:
+    """kafka-python and Java's client have different names for the same answer."""
+    partition.answers.append(answer)
+    partition.opened().multi([Create("/a")])
+
+    assert partition.opened().children("/") == ["a"]
+
+
 def test_an_append_that_is_refused_at_its_first_try_was_not_made(partition: Partition) -> None:
     partition.answers.append("TOPIC_AUTHORIZATION_FAILED")
 
