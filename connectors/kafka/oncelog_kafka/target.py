@@ -29,7 +29,6 @@ from dataclasses import dataclass, field, replace
 
 from oncelog.crash_points import reach
 from oncelog.errors import (
-    BatchRefusedError,
     InvalidTransactionTimeoutError,
     NotPreparedError,
     RoundAbortedError,
@@ -40,6 +39,7 @@ from oncelog.ledger.batches import OpenRound
 from oncelog.limits import MAX_TRANSACTION_TIMEOUT_MS
 from oncelog.ports import ZnodeStore
 from oncelog.spark.kit.target import Batch, BatchReport
+from oncelog_kafka import history
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.data_topics import DataTopics
 from oncelog_kafka.errors import ParticipantLostError
@@ -59,7 +59,6 @@ from oncelog_kafka.participants import (
     Transaction,
     find_losers,
     find_old,
-    of_prefix,
     token_group_prefix,
 )
 from oncelog_kafka.ports import Brokers
@@ -169,7 +168,7 @@ class KafkaAttempt:
     def begin(self) -> bool:
         lease = self._target.take_lease(self._request.run_id)
         if lease is None:
-            self._check_ledger()
+            history.check(self._brokers, self._target.store, self._request, self._options.topic)
         self._opened = self._ledger.begin(lease=None if lease is None else lease.number, buckets=self.buckets())
         if self._opened is not None and lease is not None and self._opened.record.lease == lease.number:
             self._lease = lease
@@ -280,20 +279,6 @@ class KafkaAttempt:
             self._replace_lost(number, lease, written, self._began.earlier(job_ms))
 
     # Within the phases
-
-    def _check_ledger(self) -> None:
-        """Refuse a ledger that lacks the history of this query: its batch may have been decided in another one."""
-        prefix, batch_id = self._request.prefix, self._request.batch_id
-        if batch_id == 0 or KAFKA_LEDGERS.read(self._target.store, prefix) is not None:
-            return
-        if of_prefix(prefix, self._brokers.list_ids()):
-            raise BatchRefusedError(
-                "the cluster knows transactions of this prefix, and the ledger does not: the history of this query is "
-                "in another ledger. Name its place (znodes, ledgerTopic), or copy it with `oncelog kafka ledger copy`; "
-                "if it is lost, another transactionalIdPrefix begins a new history, which may write this batch twice",
-                prefix=prefix,
-                batch_id=batch_id,
-            )
 
     @property
     def _round(self) -> OpenRound[KafkaRound]:
