@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from random import Random
 
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType
@@ -20,7 +21,7 @@ from oncelog.testing.target_contract import at
 from oncelog.znodes.replicated import store
 from oncelog_kafka.errors import BrokerAccessError
 from oncelog_kafka.ledger_store import open_ledger, requests_of
-from oncelog_kafka.ledger_topic import NEEDED
+from oncelog_kafka.ledger_topic import NEEDED, RIGHTS, RIGHTS_TO_READ
 from oncelog_kafka.ports import Fetched
 from tests.support.connectors.kafka_sink import numbered
 from tests.support.harness.waiting import until
@@ -35,15 +36,15 @@ class Topic:
     def __init__(self, broker: KafkaBroker) -> None:
         self.name = fresh_name("ledger")
         self._broker = broker
-        self._settings = {"bootstrap_servers": [broker.address]}
+        self.settings = {"bootstrap_servers": [broker.address]}
 
-    def open(self) -> ZnodeStore:
-        return open_ledger(self._settings, self.name)
+    def open(self, rights: Sequence[str] = RIGHTS) -> ZnodeStore:
+        return open_ledger(self.settings, self.name, create="WRITE" in rights, rights=rights)
 
     def set(self, **settings: str) -> None:
         """Change settings, and wait until the broker goes by them."""
         configs = {name.replace("_", "."): value for name, value in settings.items()}
-        with self._broker.admin() as admin, closing(requests_of(self._settings)) as requests:
+        with self._broker.admin() as admin, closing(requests_of(self.settings)) as requests:
             admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, self.name, configs)])
             until(lambda: configs.items() <= requests.settings_of(self.name).items())
         time.sleep(0.2)  # the partition's log follows what the broker says of itself
@@ -53,7 +54,7 @@ class Topic:
 
     def read(self) -> Fetched:
         """The topic from its beginning, or what is left of it."""
-        with closing(requests_of(self._settings)) as requests:
+        with closing(requests_of(self.settings)) as requests:
             found = requests.fetch(self.name, requests.earliest(self.name))
         assert isinstance(found, Fetched), found
         return found
@@ -62,7 +63,7 @@ class Topic:
         """Let retention remove every entry."""
         end = self.read().high_watermark
         self.set(retention_ms="1")
-        with closing(requests_of(self._settings)) as requests:
+        with closing(requests_of(self.settings)) as requests:
             until(lambda: requests.earliest(self.name) >= end)
 
 
@@ -104,6 +105,36 @@ def test_who_has_not_read_what_retention_removed_stops(topic: Topic, client: Zno
         ahead.multi([Create("/c")])
         with pytest.raises(CorruptDataError, match="no whole snapshot"):
             client.multi([Create("/b")])
+
+
+def test_a_topic_that_takes_no_snapshot_fails_no_step_and_is_refused_where_a_sink_starts(
+    topic: Topic, client: ZnodeStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(store, "SAVED_EVERY", 3)
+    client.multi([Create("/large", Random(1).randbytes(50_000))])
+    topic.set(max_message_bytes="20000")
+    for number in range(6):
+        client.multi([Create(f"/{number}")])
+    assert "raise it with kafka-configs.sh" in caplog.text
+
+    with pytest.raises(StoreAccessError, match=r"raise max\.message\.bytes") as refused:
+        topic.open()
+    assert refused.value.fields["found"] == 20_000
+    with closing(topic.open(rights=RIGHTS_TO_READ)) as reader:
+        assert reader.children("/") == client.children("/")
+    topic.set(max_message_bytes="1000000")
+    client.multi([Create("/7")])
+    with closing(topic.open()) as another:
+        assert another.children("/") == client.children("/")
+
+
+def test_a_topic_that_oncelog_creates_has_all_settings_whatever_the_clusters_are(
+    topic: Topic, client: ZnodeStore
+) -> None:
+    with closing(requests_of(topic.settings)) as requests:
+        found = requests.settings_of(topic.name)
+    assert found["max.message.bytes"] == "1048588"
+    assert NEEDED.items() <= found.items()
 
 
 @pytest.mark.walk("others change a ledger's topic")
