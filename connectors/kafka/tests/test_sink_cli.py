@@ -27,7 +27,7 @@ from oncelog_kafka.ledger import Ledger
 from oncelog_kafka.participants import Participant
 from oncelog_kafka.target import KafkaTarget
 from tests.support.connectors.kafka_sink import numbered, prepare, rows, values
-from tests.support.servers.kafka import KafkaBroker, Transaction, fresh_name
+from tests.support.servers.kafka import KafkaBroker, Transaction, fresh_name, send
 
 FINGERPRINT = "fp"
 
@@ -311,6 +311,24 @@ def test_ledgers_are_copied_into_the_cluster_where_commands_and_queries_find_the
         "prefixes": [world.prefix],
         "foreign_records": 0,
     }
+
+
+def test_every_command_reads_a_ledger_that_other_programs_wrote_to(world: World, tmp_path: Path) -> None:
+    world.stop_behind_the_decision()
+    topic = ["--ledger-topic", f"{world.topic}.ledger"]
+    run_in(world, *topic, "ledger", "copy", "--from", world.place)
+    Transaction(world.broker).send(topic[1], "a row of a mirror").commit()
+    send(world.broker, topic[1], "a line", enable_idempotence=False)
+    still_open = Transaction(world.broker).send(topic[1], "open")
+
+    assert run_in(world, *topic, "batch", "list") == {"prefixes": [world.prefix], "foreign_records": 4}
+    told = ask("kafka", "--brokers", world.broker.address, *topic, "batch", "list").stdout
+    assert "the topic also has 4 records of other programs, which are left out" in told
+    assert run_in(world, *topic, "batch", "show", world.prefix)["batch"]["state"] == "decided"
+    found = run_in(world, *topic, "txn", "find-hanging")
+    assert found["hanging"] == [], found
+    run_in(world, *topic, "ledger", "copy", "--to", str(tmp_path / "back"))
+    still_open.abort()
 
 
 def run_in(world: World, *words: str) -> Any:
