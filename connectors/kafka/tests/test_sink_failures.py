@@ -124,19 +124,19 @@ def test_offsets_of_another_cluster_are_not_committed_to_the_sinks_group(
     """Both clusters have the topic."""
     topic, out, group = fresh_name("orders"), fresh_name("bills"), fresh_name("billing")
     with running_broker(tmp_path / "source") as source:
-        for broker in (kafka, source):
+        for broker, count in ((kafka, 3), (source, 5)):
             broker.create_topic(topic)
             broker.create_topic(out)
-            send(broker, topic, 3)
-        rows = stream(spark, source, topic)
-        more = {"groupId": group, "topic": out, "transactionalIdPrefix": f"{out}.p"}
-        writer = rows.writeStream.format("oncelog-kafka").options(**options(kafka, tmp_path, **more))
-        with pytest.raises(Exception, match="BatchRefusedError: a source reads another cluster"):
-            run_available(writer, tmp_path / "refused")
-        assert committed(kafka, group, topic) == {}
+            send(broker, topic, count)
 
-        writer = stream(spark, kafka, topic).writeStream.format("oncelog-kafka")
-        run_available(writer.options(**options(kafka, tmp_path, **more)), tmp_path / "taken")
+        def copy(read_from: KafkaBroker, name: str) -> None:
+            given = options(kafka, tmp_path, out, groupId=group, transactionalIdPrefix=f"{out}.{name}")
+            writer = stream(spark, read_from, topic).writeStream.format("oncelog-kafka").options(**given)
+            run_available(writer, tmp_path / name)
+
+        copy(kafka, "ours")
+        with pytest.raises(Exception, match="BatchRefusedError: a source reads another cluster"):
+            copy(source, "theirs")
         assert committed(kafka, group, topic) == {0: 3}
 
 
