@@ -81,6 +81,8 @@ REASONS = {
 class MemoryCommandLog:
     """A command log in memory, which forgets what is trimmed. Its time is that of its entries, a second apart."""
 
+    foreign = 0
+
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self._first = 0

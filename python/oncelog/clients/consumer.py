@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from functools import wraps
 from types import TracebackType
-from typing import Annotated, Any, NoReturn, Self, TypeVar
+from typing import Annotated, NoReturn, Self, TypeVar
 
 from oncelog import limits
 from oncelog.arguments import check_name, check_number
 from oncelog.clients import offset_lookup
 from oncelog.clients.consumer_group import ConsumerGroup
+from oncelog.clients.exclusive import exclusive
 from oncelog.clients.fetcher import Assignment, ConsumerBatch, Fetcher, Records, records_of
 from oncelog.clients.services import LogServices
 from oncelog.clients.upkeep import SWEEP_PAUSE_MS, Upkeep
@@ -44,27 +44,6 @@ from oncelog.types import (
 )
 
 T = TypeVar("T")
-Call = TypeVar("Call", bound=Callable[..., Any])
-
-
-def exclusive(call: Call) -> Call:
-    """Decorates a method of `Consumer` that reads or changes positions: it refuses to run beside another one.
-
-    A second call by the same thread, as from a signal handler, may run.
-    """
-
-    @wraps(call)
-    def alone(self: Consumer, *given: Any, **named: Any) -> Any:
-        if not self._in_use.acquire(blocking=False):
-            raise IllegalStateTransitionError(
-                "another thread is using this consumer; give each thread a consumer of its own", call=call.__name__
-            )
-        try:
-            return call(self, *given, **named)
-        finally:
-            self._in_use.release()
-
-    return alone  # type: ignore[return-value]
 
 
 class Consumer(Guided):
@@ -105,14 +84,13 @@ class Consumer(Guided):
         self._group_id = group_id
         self._group = None if group_id is None else ConsumerGroup(services, group_id, self._upkeep)
         self._is_closed = False
-        self._in_use = threading.RLock()
+        self._lock = threading.RLock()
 
     def __repr__(self) -> str:
         return f"Consumer(group_id={self._group_id!r}, partitions={len(self._assigned)})"
 
     # Assignment -------------------------------------------------------------------------------------------------------
 
-    @checked
     @exclusive
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions. Partitions that were assigned before keep their positions.
@@ -130,7 +108,6 @@ class Consumer(Guided):
             for tp, partition in identified.items()
         }
 
-    @checked
     @exclusive
     def subscribe(self, names: Iterable[str]) -> None:
         """Read all partitions of these topics.
@@ -147,14 +124,12 @@ class Consumer(Guided):
         """The assigned partitions."""
         return sorted(self._assigned)
 
-    @checked
     @exclusive
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Return no records of these partitions until `resume`."""
         for assignment in self._each(partitions):
             assignment.is_paused = True
 
-    @checked
     @exclusive
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Undo `pause`."""
@@ -163,7 +138,6 @@ class Consumer(Guided):
 
     # Reading ----------------------------------------------------------------------------------------------------------
 
-    @checked
     @exclusive
     def poll(self, timeout_ms: int = 0, *, max_records: int = 500) -> list[ConsumerRecord]:
         """The next records, in offset order per partition.
@@ -183,7 +157,6 @@ class Consumer(Guided):
             lambda batches: Records(record for batch in batches for record in records_of(batch)),
         )
 
-    @checked
     @exclusive
     def poll_batches(self, timeout_ms: int = 0, *, max_records: int = 100_000) -> list[ConsumerBatch]:
         """The next records as columns: like `poll`, but faster."""
@@ -263,7 +236,6 @@ class Consumer(Guided):
 
     # Positions --------------------------------------------------------------------------------------------------------
 
-    @checked
     @exclusive
     def position(self, partition: TopicPartition) -> int:
         """The offset at which the next `poll` continues."""
@@ -271,7 +243,6 @@ class Consumer(Guided):
         self._find_positions([assignment])
         return assignment.position or 0
 
-    @checked
     @exclusive
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue at `offset`.
@@ -285,7 +256,6 @@ class Consumer(Guided):
         retention.check_within(state, assignment.partition, offset)
         assignment.seek(offset)
 
-    @checked
     @exclusive
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Continue at the log start (of all assigned partitions if none is named)."""
@@ -294,7 +264,6 @@ class Consumer(Guided):
         for tp, offset in self.beginning_offsets(wanted).items():
             self._one(tp).seek(offset)
 
-    @checked
     @exclusive
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Continue at the end: the last stable offsets of these partitions together; read_uncommitted, the log end.
@@ -368,7 +337,6 @@ class Consumer(Guided):
 
     # Group offsets ----------------------------------------------------------------------------------------------------
 
-    @checked
     @exclusive
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
         """Commit offsets for the group, outside any transaction.
@@ -407,7 +375,6 @@ class Consumer(Guided):
         found = group.fetch(identified.values(), require_stable=require_stable)
         return {tp: found[partition] for tp, partition in identified.items() if partition in found}
 
-    @checked
     @exclusive
     def lag(self, partition: TopicPartition) -> int:
         """Offsets between the position and the partition's last stable offset, planned alone.
