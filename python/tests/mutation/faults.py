@@ -419,15 +419,15 @@ VISIBILITY = [
     Fault(
         "the reader reads /commits last",
         "log/snapshot.py",
-        "commits, *znodes = reader.get_many([paths.COMMITS, *map(paths.partition, partitions)])",
-        "*znodes, commits = reader.get_many([*map(paths.partition, partitions), paths.COMMITS])",
+        "commits, *znodes = reader.get_many([paths.COMMITS, *map(paths.partition, partitions), *nodes.values()])",
+        "*znodes, commits = reader.get_many([*map(paths.partition, partitions), *nodes.values(), paths.COMMITS])",
         ("properties/test_live_reads.py", "unit/log/test_snapshot.py"),
     ),
     Fault(
         "the state of a plan is believed although others overtook it",
         "log/snapshot.py",
-        "now = next(known, None) or partition_reads",
-        "now = state or partition_reads",
+        "if (plan := next(known, None)) is None:",
+        "if (plan := seen) is None:",
         ("unit/log/test_snapshot.py",),
     ),
     Fault(
@@ -1505,8 +1505,8 @@ LEDGER = [
     Fault(
         "a replayed batch is not carried out",
         "spark/kit/driver.py",
-        '        report.is_replay = True\n        with self._named("commit"):\n            attempt.commit(report)\n',
-        "        report.is_replay = True\n",
+        "                attempt.commit(report)\n            attempt.finish()\n",
+        "                pass\n            attempt.finish()\n",
         ("unit/spark/test_target_contracts.py",),
     ),
     Fault(
@@ -1651,16 +1651,9 @@ PLACES = [
     Fault(
         "a batch is written without asking whether it was",
         "spark/kit/once.py",
-        "        if self._target.was_written(token):\n            return False\n",
+        "        if self.was_written(names):\n            return False\n",
         "",
         ("simulation/test_targets.py::test_a_crash_anywhere_breaks_no_law",),
-    ),
-    Fault(
-        "a history is taken over whose last batch is not written",
-        "spark/kit/once.py",
-        "        if self._batch.request.takeover is not None:\n            self._check_takeover()\n",
-        "",
-        ("unit/spark/test_once.py",),
     ),
     Fault(
         "several targets decide and commit one after the other",
