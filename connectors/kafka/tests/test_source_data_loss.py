@@ -1,6 +1,6 @@
 """Records that are gone when the query comes to them: topics created again or unseen, and ranges that retention took.
 
-Without failOnDataLoss the query goes on with what there is, each row once, and a warning names what is missing.
+Without failOnDataLoss the query continues with what there is, each row once, and a warning names what is missing.
 """
 
 from __future__ import annotations

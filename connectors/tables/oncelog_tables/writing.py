@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from oncelog.spark import task_errors
+from oncelog.spark.kit.session_settings import changed
 from oncelog.spark.kit.spark_files import WRITER
 from oncelog_tables import nested_ids, partitions
 from oncelog_tables.field_ids import FieldIds
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 SETTINGS: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96 has no statistics
@@ -43,25 +43,9 @@ def write(rows: DataFrame, folder: str, partitioned_by: Mapping[str, str | None]
     rows = partitions.checked(rows, partitioned_by, partitions.SPARK_ESCAPES, folder)
     nested = [one for column in ids for one in column.nested]
     spark = rows.sparkSession
-    with task_errors.in_one_sentence(), _settings(spark, has_ids=bool(ids)), nested_ids.loaded(spark, nested):
+    settings = {**SETTINGS, FIELD_IDS: str(bool(ids)).lower()}
+    with task_errors.in_one_sentence(), changed(spark, settings), nested_ids.loaded(spark, nested):
         writer = rows.write.options(**WRITER).format("parquet")
         if nested:
             writer = writer.format(nested_ids.FORMAT).option(nested_ids.OPTION, ",".join(map(str, nested)))
         (writer.partitionBy(*partitioned_by) if partitioned_by else writer).save(folder)
-
-
-@contextmanager
-def _settings(spark: SparkSession, *, has_ids: bool) -> Iterator[None]:
-    """Have the session write as `SETTINGS` say; it is the query's own."""
-    settings = {**SETTINGS, FIELD_IDS: str(has_ids).lower()}
-    before = {name: spark.conf.get(name, None) for name in settings}
-    try:
-        for name, value in settings.items():
-            spark.conf.set(name, value)
-        yield
-    finally:
-        for name, found in before.items():
-            if found is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, found)

@@ -165,7 +165,7 @@ def show_new(settings: Settings, old: Checkpoint, done: NewCheckpoint) -> None:
     if settings.as_json:
         show_json({"written": done})
         return
-    show(f"wrote {quoted(done.folder)}: the query goes on with batch {done.next_batch}")
+    show(f"wrote {quoted(done.folder)}: the query continues with batch {done.next_batch}")
     for source in done.changed:
         show(f"source {printable(source)} has other offsets than before")
     if done.committed_batch is not None:

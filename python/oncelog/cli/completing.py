@@ -51,7 +51,7 @@ def complete(
     at any time, also while the query runs. --znodes names the place of the ledger; if it is in a log, --path does.
 
     With --accept-loss, the last resort, a decided batch that its target will never take counts as complete without
-    being visible, and the query goes on with the next one. `oncelog batch show` says what was given up.
+    being visible, and the query continues with the next one. `oncelog batch show` says what was given up.
 
     An undecided batch stays as it is; `oncelog batch abort` gives it up.
     """
@@ -96,7 +96,7 @@ def _give_up(settings: Settings, store: ZnodeStore, target: str, prefix: str, re
     for one in found:
         show(
             f"batch {one.batch_id} of {printable(prefix)} is given up, with {plural(one.part_count, 'part')} that will "
-            "never be visible; the query goes on with the next batch"
+            "never be visible; the query continues with the next batch"
         )
     if not found:
         show(f"{printable(prefix)} has no decided batch that is not complete")

@@ -26,7 +26,7 @@ REMEMBERED_PARTS = 100
 def give_up(store: ZnodeStore, kind: LedgerKind[Any], prefix: str, *, reason: str, operator: str) -> list[GivenUp]:
     """Mark each decided round of a prefix that is not complete as complete, and record what was given up, in one step.
 
-    What the tasks wrote for it stays where it is, invisible. The query goes on with its next batch.
+    What the tasks wrote for it stays where it is, invisible. The query continues with its next batch.
 
     Returns:
         What this call gave up; empty if nothing was left to complete.

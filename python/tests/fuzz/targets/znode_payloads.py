@@ -11,6 +11,7 @@ from oncelog.coordinator import producer_ids
 from oncelog.errors import CorruptDataError, FatalError, InvariantViolation, UnsupportedFormatError
 from oncelog.ledger import payloads as ledger_payloads
 from oncelog.ledger.kinds import EMBEDDED
+from oncelog.ledger.payloads import GivenUp
 from oncelog.log import collection, generations
 from oncelog.ports import Stat, Znode
 from oncelog.protocol.batch_ledger import LastBatch, QueryLedger
@@ -104,7 +105,11 @@ VALUES: Mapping[str, list[Any]] = {
     "group": [GroupRecord(), GroupRecord("copier", is_deleted=True, nonce="n")],
     "ledger": [
         QueryLedger("q", "s", "r"),
-        QueryLedger("q", "s", "r", ("r0", "r1"), 7, LastBatch(3, "fp", 6, "r0"), "g"),
+        QueryLedger("q", "s", "r", ("r0", "r1"), 7, LastBatch(3, "fp", 6, "r0", "call"), "g"),
+    ],
+    "given_up": [
+        GivenUp(0, 0, 0, (), 0, "", ""),
+        GivenUp(7, 3, 9, ("part-0", "part-1"), 12, "the table is gone", "operator", was_shown=True),
     ],
     "transaction": [_transaction, _open_transaction],
 }
@@ -113,7 +118,7 @@ VALUES: Mapping[str, list[Any]] = {
 
 def codec(name: str) -> Any:
     """The function of that name which writes or reads payloads of a kind."""
-    return getattr(ledger_payloads if name.endswith("_ledger") else payloads, name)
+    return getattr(ledger_payloads if name.endswith(("_ledger", "_given_up")) else payloads, name)
 
 
 OPTIONAL = {

@@ -60,7 +60,7 @@ def test_a_batch_is_given_up_once_and_what_it_was_can_be_read(shelf: Shelf, monk
 
     assert shelf.ask("batch", "complete", "copies", "--accept-loss", "--reason", "row 7 is too large") == (
         "batch 0 of copies is given up, with 3 parts that will never be visible; "
-        "the query goes on with the next batch\n"
+        "the query continues with the next batch\n"
     )
 
     shelf.run(0, "too large", "run-3")

@@ -74,6 +74,8 @@ class Job:
     def __init__(self, log: Log, writer: StreamWriter | BatchWriter) -> None:
         self.writer = writer
         self.message = replace(message(log, b"slow", "run-1"), hold=writer._hold)
+        if isinstance(writer, BatchWriter):
+            self.message = replace(self.message, query_id=None, run_id=None)
 
     def commit(self) -> None:
         if isinstance(self.writer, BatchWriter):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from oncelog.errors import CorruptDataError, UnsupportedFormatError
 from oncelog.ledger import payloads as ledger_payloads
 from oncelog.ledger.kinds import EMBEDDED
+from oncelog.ledger.payloads import GivenUp
 from oncelog.limits import DEDUPE_WINDOW, MAX_PARTITIONS
 from oncelog.ports import Stat, Znode
 from oncelog.protocol.batch_ledger import LastBatch, QueryLedger
@@ -82,7 +83,7 @@ spans = st.builds(OwnerSpan, owners, numbers, numbers, st.lists(pairs, min_size=
 partitions = st.builds(TopicIdPartition, names, segments, st.integers(0, 500))
 values = st.builds(OffsetAndMetadata, numbers, st.text(max_size=5))
 manifests = st.builds(Manifest, names, numbers, pairs, sequences, maybe(owners))
-last_batches = st.builds(LastBatch, numbers, names, numbers, names)
+last_batches = st.builds(LastBatch, numbers, names, numbers, names, maybe(names))
 
 topics = st.builds(TopicState, segments, st.integers(1, MAX_PARTITIONS), maybe(numbers), maybe(numbers), flags)
 partition_states = st.builds(
@@ -118,6 +119,7 @@ groups = st.builds(GroupRecord, maybe(names), flags, maybe(names))
 ledgers = st.builds(
     QueryLedger, names, names, names, tuples(names), numbers, maybe(last_batches), group_id=maybe(names)
 )
+given_up = st.builds(GivenUp, numbers, numbers, numbers, tuples(names), numbers, names, names, flags)
 
 
 @st.composite
@@ -166,6 +168,7 @@ KINDS = [
     Kind("group partition", payloads.encode_group_partition, payloads.decode_group_partition, group_partitions),
     Kind("group", payloads.encode_group, payloads.decode_group, groups),
     Kind("ledger", ledger_payloads.encode_ledger, ledger_payloads.decode_ledger, ledgers),
+    Kind("given up", ledger_payloads.encode_given_up, ledger_payloads.decode_given_up, given_up),
     Kind("transaction", payloads.encode_transaction, payloads.decode_transaction, transactions()),
 ]
 
