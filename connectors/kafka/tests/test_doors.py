@@ -65,8 +65,6 @@ CALLS = {
     'sink(**servers, **at, topic=["out"])':
         "the option's value must be text, a whole number of 64 bits or a bool [option='topic', value=['out']]",
     'sink(**servers, **at, subscribe="in")': "unknown option [option='subscribe', use='foreachBatch(sink(...))']",
-    'sink(**servers, **at, includeHeaders="true")':
-        "unknown option [option='includeHeaders', use='foreachBatch(sink(...))']",
     'sink(**servers, **at, checkpointLocation="/ck")':
         "the option does not apply here [option='checkpointLocation', use='foreachBatch(sink(...))',",
     'sink(**servers, **at, transactional_id_prefix="copier")':

@@ -193,7 +193,8 @@ def test_the_ledger_tells_what_the_coordinators_have_forgotten(world: World, tmp
 def test_rows_of_many_pages_are_saved_without_those_of_others(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partitions, "_FETCH_BYTES", 1)  # a leader then answers with one batch
+    of_one_batch = (partitions.PARTITION, 1, -1)  # a leader answers a fetch of one byte with one batch
+    monkeypatch.setattr(partitions.fetch_request, "__defaults__", of_one_batch)
     stranger = world.leave_forgotten("0", "1")
     other = world.began()
     world.write(other, 1, "of another")
