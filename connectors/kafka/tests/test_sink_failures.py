@@ -45,11 +45,6 @@ def write(spark: SparkSession, broker: KafkaBroker, folder: Path, query: str, to
             r"InvalidRecordError: a topic does not take a record: one that is compacted needs a key",
         ),
         (
-            {"message_timestamp_before_max_ms": "1", "message_timestamp_after_max_ms": "1"},
-            {},
-            r"InvalidRecordError: a topic does not take a record: .*message.timestamp.before.max.ms",
-        ),
-        (
             {},
             {"kafka.request.timeout.ms": "50000", "kafka.delivery.timeout.ms": "40000"},
             r"InvalidOptionError: the tasks' producers cannot be created with these kafka.* options.*delivery.timeout",
