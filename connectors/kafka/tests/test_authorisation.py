@@ -254,7 +254,8 @@ def test_a_user_who_may_not_create_the_ledgers_topic_is_told_how_it_must_be_crea
         pytest.raises(BrokerAccessError, match="this user cannot create it") as refused,
     ):
         open_ledger(guarded, topic, login)
-    assert refused.value.fields["settings"] == ledger_topic.NEEDED
+    size = {"max.message.bytes": str(ledger_topic.MESSAGE_BYTES)}
+    assert refused.value.fields["settings"] == {**ledger_topic.NEEDED, **size}
 
     with guarded.allowed([]), pytest.raises(BrokerAccessError, match="allow these") as refused:
         open_ledger(guarded, topic, login)
