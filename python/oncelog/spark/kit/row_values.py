@@ -144,7 +144,7 @@ def _of_elements(rule: _Rule, type_: T.DataType) -> _Rule:
         return F.coalesce(rule.is_bad(element), F.lit(False))
 
     def any_is_bad(array: Column) -> Column:
-        # Spark compiles the functions for texts and moments; it interprets `exists`, which takes five times as long.
+        # Spark compiles the functions for texts and moments, and interprets `exists`.
         if isinstance(type_, T.StringType):
             return rule.is_bad(F.array_join(array, ","))  # a comma is no part of any other sign
         if isinstance(type_, _MOMENTS):
