@@ -12,6 +12,7 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -140,22 +141,31 @@ def _run_tests(tree: Path, tests: Iterable[str], *, workers: int = 0, timeout_s:
     python = tree / "python"
     named = [str(python / "tests" / test) for test in tests]
     settings = {name: value for name, value in os.environ.items() if not name.startswith("ONCELOG_")}
-    finished = subprocess.run(
-        [sys.executable, "-m", "pytest", "-x", "-q", "-n", str(workers), "-p", "no:cacheprovider", *named],
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", str(workers), "-p", "no:cacheprovider", *named]
+    environment = {**settings, **SAME_EXAMPLES, "PYTHONPATH": str(python)}
+    with subprocess.Popen(
+        command,
         cwd=python,
-        env={**settings, **SAME_EXAMPLES, "PYTHONPATH": str(python)},
-        capture_output=True,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
-        timeout=timeout_s,
-        check=False,
-    )
-    return finished.returncode, (finished.stdout + finished.stderr)[-2000:]
+        start_new_session=True,
+    ) as running:
+        try:
+            said, _ = running.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGKILL)  # with the servers and sessions that the tests have started
+            raise
+    return running.returncode, said[-2000:]
 
 
 @contextmanager
 def _trees(count: int) -> Iterator[Queue[Path]]:
     """Copies of the code and the tests, one for each process."""
     trees: Queue[Path] = Queue()
+    build = PYTHON.parent / "build"
+    build.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="oncelog-mutation-") as folder:
         for number in range(count):
             tree = Path(folder) / str(number)
@@ -163,6 +173,7 @@ def _trees(count: int) -> Iterator[Queue[Path]]:
                 unwanted = shutil.ignore_patterns("__pycache__", ".*")
                 shutil.copytree(PYTHON.parent / part, tree / part, ignore=unwanted)
             shutil.copy(PYTHON.parent / "pyproject.toml", tree)
+            (tree / "build").symlink_to(build)  # Spark's classes are the same for all trees
             # A fault may be as long as what it replaces, and planted in the same second: times do not tell them apart.
             compile_dir(tree / "python" / "oncelog", quiet=1, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
             trees.put(tree)
