@@ -13,14 +13,11 @@ from oncelog_kafka.participants import ParticipantId, of_prefix, token_group
 from oncelog_kafka.ports import Brokers, Unstable
 
 
-def check(brokers: Brokers, store: ZnodeStore, request: BatchRequest, topic: str | None) -> None:
+def check(brokers: Brokers, store: ZnodeStore, request: BatchRequest) -> None:
     """Refuse a ledger that lacks the history of this query: its batch may have been decided in another one.
 
     Another query that failed may have left transactional ids of the prefix before a query's first batch, so that batch
-    is refused only if a token names the query. A token is found if the sink has one topic.
-
-    Args:
-        topic: that all rows go to; None if rows name their topics.
+    is refused only if a token names the query.
 
     Raises:
         BatchRefusedError: the history is in another ledger.
@@ -28,7 +25,7 @@ def check(brokers: Brokers, store: ZnodeStore, request: BatchRequest, topic: str
     if KAFKA_LEDGERS.read(store, request.prefix) is not None:
         return
     known = [name for name, _ in of_prefix(request.prefix, brokers.list_ids())]
-    if known and (request.batch_id > 0 or _has_token(brokers, request, known, topic)):
+    if known and (request.batch_id > 0 or _has_token(brokers, request, known)):
         raise BatchRefusedError(
             "the cluster knows transactions of this prefix, and the ledger does not: the history of this query is in "
             "another ledger. Name its place (znodes, ledgerTopic), or copy it with `oncelog kafka ledger copy`; if it "
@@ -38,13 +35,11 @@ def check(brokers: Brokers, store: ZnodeStore, request: BatchRequest, topic: str
         )
 
 
-def _has_token(brokers: Brokers, request: BatchRequest, known: Iterable[str], topic: str | None) -> bool:
+def _has_token(brokers: Brokers, request: BatchRequest, known: Iterable[str]) -> bool:
     """Whether a participant of this query was committed, in its first batch or later."""
-    if topic is None:
-        return False
     parsed = (ParticipantId.parse(name) for name in known)
     numbers = {one.partition for one in parsed if one is not None}
-    found = brokers.offsets({token_group(request.prefix, number): [(topic, 0)] for number in numbers})
-    committed = (offsets.get((topic, 0)) for offsets in found.values())
-    texts = (tokens.read(one.metadata) for one in committed if one is not None and not isinstance(one, Unstable))
+    found = brokers.offsets(dict.fromkeys((token_group(request.prefix, number) for number in numbers), None))
+    committed = (one for offsets in found.values() for one in offsets.values())
+    texts = (tokens.read(one.metadata) for one in committed if not isinstance(one, Unstable))
     return any(text is not None and text.query_id == request.query_id for text in texts)

@@ -122,9 +122,9 @@ class PatientBrokers:
 
     # Offsets
 
-    def offsets(self, groups: Mapping[str, Iterable[tuple[str, int]]]) -> dict[str, Offsets]:
+    def offsets(self, groups: Mapping[str, Iterable[tuple[str, int]] | None]) -> dict[str, Offsets]:
         found: dict[str, Offsets] = {}
-        waiting = {group: sorted(partitions) for group, partitions in groups.items()}
+        waiting = {group: None if wanted is None else sorted(wanted) for group, wanted in groups.items()}
         for _ in self.tries("offsets could not be read"):
             for group, answer in self.requests.offsets(waiting).items():
                 if not isinstance(answer, str):

@@ -186,8 +186,8 @@ class Brokers(Protocol):
     def list_ids(self, states: Sequence[str] = ()) -> list[Listed]:
         """All ids that the cluster's coordinators know, or only those in these states."""
 
-    def offsets(self, groups: Mapping[str, Iterable[tuple[str, int]]]) -> dict[str, Offsets]:
-        """The stable committed offsets of these partitions, by group."""
+    def offsets(self, groups: Mapping[str, Iterable[tuple[str, int]] | None]) -> dict[str, Offsets]:
+        """The stable committed offsets of these partitions, by group; None for all that the group has."""
 
     def partitions_of(self, topic: str) -> int | None:
         """How many partitions a topic has; None if there is no such topic."""
@@ -228,8 +228,8 @@ class Requests(Protocol):
     def list_ids(self, states: Sequence[str]) -> list[Listed]:
         """ListTransactions at every broker."""
 
-    def offsets(self, groups: Mapping[str, Sequence[tuple[str, int]]]) -> dict[str, Offsets | Answer]:
-        """OffsetFetch for each group, stable offsets only."""
+    def offsets(self, groups: Mapping[str, Sequence[tuple[str, int]] | None]) -> dict[str, Offsets | Answer]:
+        """OffsetFetch for each group, stable offsets only; None for all partitions of the group."""
 
     def partitions_of(self, topic: str) -> int | None:
         """Metadata for a topic."""

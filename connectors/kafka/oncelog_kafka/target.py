@@ -168,7 +168,7 @@ class KafkaAttempt:
     def begin(self) -> bool:
         lease = self._target.take_lease(self._request.run_id)
         if lease is None:
-            history.check(self._brokers, self._target.store, self._request, self._options.topic)
+            history.check(self._brokers, self._target.store, self._request)
         self._opened = self._ledger.begin(lease=None if lease is None else lease.number, buckets=self.buckets())
         if self._opened is not None and lease is not None and self._opened.record.lease == lease.number:
             self._lease = lease

@@ -23,12 +23,15 @@ from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog.types import TopicPartition
 from oncelog_kafka import participants, patience
+from oncelog_kafka.admin_settings import JavaClient
+from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.data_plane import SparkJob
 from oncelog_kafka.errors import BrokerUnavailableError, ParticipantLostError, RewriteMismatchError
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.target import KafkaTarget
-from tests.support.connectors.kafka_sink import committed, numbered, rows
+from tests.support.connectors.kafka_sink import committed, numbered, rows, values
+from tests.support.harness.variants import variants
 from tests.support.servers.kafka import RESTARTED_VERSION, fresh_name, running_broker
 
 pytestmark = pytest.mark.sampled
@@ -143,6 +146,29 @@ def test_a_query_whose_history_is_in_another_ledger_is_refused_and_writes_nothin
         assert KAFKA_LEDGERS.prefixes(other) == []
     assert world.run(1, FIRST, run="run-3").is_replay
     assert world.values() == FIRST
+
+
+@pytest.mark.parametrize("client", variants("kafka-python", "java"))
+def test_a_first_batch_whose_rows_name_their_topics_is_not_written_again_with_another_ledger(
+    world: World, tmp_path: Path, client: str
+) -> None:
+    """Its tokens are in whatever topic a task wrote to first."""
+    del world.settings["topic"]
+    other = world.broker.create_topic(fresh_name("other"))
+    sent = [(topic, bytearray(value.encode())) for topic, value in ((world.topic, "a"), (other, "b"))]
+    df = world.spark.createDataFrame(sent, "topic string, value binary").repartition(2)
+    world.run(0, df)
+
+    settings = JavaClient({"bootstrap.servers": world.broker.address}) if client == "java" else None
+    with (
+        closing(metadata.open_metadata(str(tmp_path / "other"))) as store,
+        closing(Brokers(settings or {"bootstrap_servers": world.broker.address})) as brokers,
+    ):
+        target = KafkaTarget(store, brokers, world.target().options)
+        with pytest.raises(BatchRefusedError, match="the history of this query is in another ledger"):
+            world.run(0, df, run="run-2", target=target)
+    assert world.run(0, df, run="run-3").is_replay
+    assert [*world.values(), *values(world.broker, other)] == ["a", "b"]
 
 
 def test_a_query_of_another_sink_begins_its_history_at_any_batch(world: World) -> None:

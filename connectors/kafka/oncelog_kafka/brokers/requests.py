@@ -79,7 +79,7 @@ class KafkaRequests:
 
     # Offsets ----------------------------------------------------------------------------------------------------------
 
-    def offsets(self, groups: Mapping[str, Sequence[tuple[str, int]]]) -> dict[str, Offsets | Answer]:
+    def offsets(self, groups: Mapping[str, Sequence[tuple[str, int]] | None]) -> dict[str, Offsets | Answer]:
         requests = [(group, _fetch_request(group, partitions)) for group, partitions in groups.items()]
         found: dict[str, Offsets | Answer] = {}
         for group, answer in zip(groups, self.ask_each(requests, CoordinatorType.GROUP), strict=True):
@@ -185,12 +185,14 @@ def _init_request(transactional_id: str, timeout_ms: int) -> Any:
     )
 
 
-def _fetch_request(group: str, partitions: Iterable[tuple[str, int]]) -> Any:
-    topics: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        topics.setdefault(topic, []).append(number)
+def _fetch_request(group: str, partitions: Iterable[tuple[str, int]] | None) -> Any:
     of_group = OffsetFetchRequest.OffsetFetchRequestGroup
-    wanted = [of_group.OffsetFetchRequestTopics(name=name, partition_indexes=some) for name, some in topics.items()]
+    wanted = None
+    if partitions is not None:
+        topics: dict[str, list[int]] = {}
+        for topic, number in partitions:
+            topics.setdefault(topic, []).append(number)
+        wanted = [of_group.OffsetFetchRequestTopics(name=name, partition_indexes=some) for name, some in topics.items()]
     return OffsetFetchRequest(
         groups=[of_group(group_id=group, topics=wanted)], require_stable=True, min_version=8, max_version=9
     )

@@ -59,8 +59,8 @@ class ControlRequests:
 
     # Offsets ----------------------------------------------------------------------------------------------------------
 
-    def offsets(self, groups: Mapping[str, Sequence[tuple[str, int]]]) -> dict[str, Offsets | Answer]:
-        wanted = {group: _by_topic(partitions) for group, partitions in groups.items()}
+    def offsets(self, groups: Mapping[str, Sequence[tuple[str, int]] | None]) -> dict[str, Offsets | Answer]:
+        wanted = {group: None if some is None else _by_topic(some) for group, some in groups.items()}
         try:
             answers = self._process.ask("offsets", groups=wanted)
         except BrokerUnavailableError:

@@ -361,17 +361,17 @@ class Cluster:
         found = [(name, known.state.value) for name, known in self.ids.items() if not self._absence(name, now_ms)]
         return [one for one in found if not states or one[1] in states]
 
-    def offsets(self, group: str, partitions: Iterable[TopicPartition]) -> Offsets | str:
-        """OffsetFetch with stable offsets."""
+    def offsets(self, group: str, partitions: Iterable[TopicPartition] | None) -> Offsets | str:
+        """OffsetFetch with stable offsets; None for all partitions."""
         now_ms = self._moment()
         absence = self._absence(group, now_ms)
         if absence:
             return absence
-        wanted = set(partitions)
+        wanted = None if partitions is None else set(partitions)
         found: Offsets = {}
         for entry in self.groups.entries:
             staged = entry.value
-            if staged is None or staged.group != group or staged.partition not in wanted:
+            if staged is None or staged.group != group or (wanted is not None and staged.partition not in wanted):
                 continue
             if entry.is_committed is None:
                 found[staged.partition] = Unstable()

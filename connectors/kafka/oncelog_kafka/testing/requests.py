@@ -71,7 +71,7 @@ class SimulatedRequests:
     def list_ids(self, states: Sequence[str]) -> list[Listed]:
         return _unnamed(self._read("list transactions", partial(self._cluster.list_ids, states)))
 
-    def offsets(self, groups: Mapping[str, Sequence[TopicPartition]]) -> dict[str, Offsets | Answer]:
+    def offsets(self, groups: Mapping[str, Sequence[TopicPartition] | None]) -> dict[str, Offsets | Answer]:
         return {
             group: self._read(f"offsets of {group}", partial(self._cluster.offsets, group, partitions))
             for group, partitions in groups.items()

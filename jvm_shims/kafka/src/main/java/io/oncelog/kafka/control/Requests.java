@@ -166,8 +166,9 @@ final class Requests {
     return found;
   }
 
+  /** Asks for the offsets in these topics; null for all that the group has. */
   private static AbstractRequest.Builder<?> fetch(String group, JsonNode topics) {
-    List<OffsetFetchRequestTopics> wanted = new ArrayList<>();
+    List<OffsetFetchRequestTopics> wanted = topics.isNull() ? null : new ArrayList<>();
     topics
         .fields()
         .forEachRemaining(
