@@ -144,6 +144,12 @@ class PatientBrokers:
     def keeps_ledger(self, topic: str) -> bool:
         return self._patiently("a topic could not be read", lambda: self.requests.keeps_ledger(topic))
 
+    def topic_settings(self, topic: str) -> Mapping[str, str]:
+        try:
+            return self._patiently("a topic's settings could not be read", lambda: self.requests.topic_settings(topic))
+        except BrokerAccessError:
+            return {}
+
     def cluster_id(self) -> str:
         return self._patiently("the cluster could not be described", self.requests.cluster_id)
 

@@ -195,6 +195,9 @@ class Brokers(Protocol):
     def keeps_ledger(self, topic: str) -> bool:
         """Whether entries of a ledger are in a topic, as far as this client may read it."""
 
+    def topic_settings(self, topic: str) -> Mapping[str, str]:
+        """All settings of a topic; empty if this client may not read them."""
+
     def cluster_id(self) -> str:
         """The id of the cluster, which never changes."""
 
@@ -236,6 +239,9 @@ class Requests(Protocol):
 
     def keeps_ledger(self, topic: str) -> bool:
         """See `entries.keeps_ledger`."""
+
+    def topic_settings(self, topic: str) -> Mapping[str, str]:
+        """DescribeConfigs for a topic."""
 
     def cluster_id(self) -> str:
         """DescribeCluster, or Metadata."""

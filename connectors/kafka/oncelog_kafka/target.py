@@ -85,7 +85,7 @@ class KafkaTarget:
     Attributes:
         timeout_ms: of the batches' transactions.
         producer: settings of the tasks' producers.
-        data_topics: that are known to keep no ledger.
+        data_topics: that rows may be written to.
     """
 
     ledgers = KAFKA_LEDGERS

@@ -105,6 +105,9 @@ class KafkaRequests:
     def keeps_ledger(self, topic: str) -> bool:
         return keeps_ledger(KafkaPartitions(self._settings, self._client), topic)
 
+    def topic_settings(self, topic: str) -> Mapping[str, str]:
+        return KafkaPartitions(self._settings, self._client).settings_of(topic)
+
     def cluster_id(self) -> str:
         with named_errors():
             return str(self._client.describe_cluster()["cluster_id"])

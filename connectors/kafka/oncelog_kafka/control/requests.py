@@ -81,6 +81,10 @@ class ControlRequests:
         with closing(ControlPartitions(self._client)) as partitions:
             return keeps_ledger(partitions, topic)
 
+    def topic_settings(self, topic: str) -> Mapping[str, str]:
+        with closing(ControlPartitions(self._client)) as partitions:
+            return partitions.settings_of(topic)
+
     def cluster_id(self) -> str:
         return str(self._process.ask("clusterId"))
 

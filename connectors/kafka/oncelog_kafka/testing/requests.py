@@ -83,6 +83,9 @@ class SimulatedRequests:
     def keeps_ledger(self, topic: str) -> bool:
         return False
 
+    def topic_settings(self, topic: str) -> Mapping[str, str]:
+        return {}
+
     def cluster_id(self) -> str:
         return _unnamed(self._read("cluster", lambda: "simulated"))
 
