@@ -11,6 +11,8 @@ from contextlib import closing
 import click
 
 from oncelog import metadata
+from oncelog.cli.batch import show_given_up
+from oncelog.cli.completing import operator_name
 from oncelog.cli.meta import show_copied
 from oncelog.cli.output import duration, plural, printable, progress, show, show_fields, show_json, show_table
 from oncelog.cli.shell import Settings
@@ -178,6 +180,7 @@ def show_batch(settings: Settings, query: str) -> None:
         show_table(("partition>", "rows>", "state", "time left>", "transactional id"), rows, empty="")
     for name in found.undecided:
         show(f"open and not decided: {printable(name)}")
+    show_given_up(found.given_up)
 
 
 @batch.command(example=f"{_NAMED}oncelog kafka batch complete delayed --accept-loss")
@@ -189,14 +192,16 @@ def show_batch(settings: Settings, query: str) -> None:
     expose_value=False,
     help="Confirm that the missing rows were written by hand, or may stay missing.",
 )
+@click.option("--reason", help="Why; the ledger keeps it.")
 @click.pass_obj
-def complete(settings: Settings, query: str) -> None:
+def complete(settings: Settings, query: str, reason: str | None) -> None:
     """Let a query continue after its decided batch lost a part. Stop the query first.
 
-    Commits what can still be committed of the batch, and lists the rest, which the sink never writes again.
+    Commits what can still be committed of the batch, and lists the rest, which the sink never writes again. The ledger
+    records it; `oncelog kafka batch show` and `oncelog batch show` show what was given up.
     """
     with cluster_options.ledger(settings) as store, cluster() as brokers:
-        found = inspection.accept_loss(brokers, store, query)
+        found = inspection.accept_loss(brokers, store, query, reason=reason or "", operator=operator_name())
     if settings.as_json:
         show_json({"prefix": query, "completed": found})
         return

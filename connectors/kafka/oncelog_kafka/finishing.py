@@ -11,7 +11,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from oncelog.crash_points import reach
+from oncelog.ledger import giving_up
+from oncelog.ledger.payloads import GivenUp
 from oncelog.ports import ZnodeStore
+from oncelog.znodes.clock import store_now_ms
+from oncelog.znodes.transact import resolving
 from oncelog_kafka import end_txn, extents, ledger, partition_checks, tokens
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.end_txn import Next, Token
@@ -77,11 +81,16 @@ def finish(
     return ends
 
 
-def finish_despite_loss(brokers: Brokers, store: ZnodeStore, decided: DecidedRound) -> Ends:
+def finish_despite_loss(
+    brokers: Brokers, store: ZnodeStore, decided: DecidedRound, *, reason: str = "", operator: str = ""
+) -> Ends:
     """Commit what can be committed of a decided round, and record that it is complete without the rest.
 
     For an operator who gives up what is missing: the query continues with the next batch, and the missing part is never
-    written again.
+    written again. The ledger records what was given up.
+
+    Args:
+        reason, operator: of the record.
 
     Returns:
         Its ends; nothing was missing if `lost` and `unknown` are empty.
@@ -90,9 +99,10 @@ def finish_despite_loss(brokers: Brokers, store: ZnodeStore, decided: DecidedRou
         BrokerUnavailableError, BrokerAccessError: nothing is recorded; call this again later.
     """
     ends = _settle(brokers, store, decided)
-    given_up = {participant.transactional_id for participant in [*ends.lost, *(one for one, _ in ends.unknown)]}
-    _complete(store, decided, given_up)
-    left_open = brokers.describe(given_up)
+    lost = {participant.transactional_id for participant in [*ends.lost, *(one for one, _ in ends.unknown)]}
+    parts = [*map(_part, ends.lost), *(f"{_part(one)}, which may have been committed" for one, _ in ends.unknown)]
+    _complete(store, decided, lost, _given_up(store, decided, parts, reason, operator) if parts else None)
+    left_open = brokers.describe(lost)
     brokers.fence(
         [name for name, one in left_open.items() if one.state == ONGOING],
         max((one.timeout_ms for one in left_open.values()), default=1),
@@ -100,8 +110,19 @@ def finish_despite_loss(brokers: Brokers, store: ZnodeStore, decided: DecidedRou
     return ends
 
 
-def _complete(store: ZnodeStore, decided: DecidedRound, given_up: Collection[str] = ()) -> None:
-    ledger.complete(store, decided.prefix, decided.number, given_up)
+def _part(participant: Participant) -> str:
+    return f"{participant.transactional_id}: {participant.rows} rows"
+
+
+def _given_up(store: ZnodeStore, decided: DecidedRound, parts: Sequence[str], reason: str, operator: str) -> GivenUp:
+    now_ms = resolving(lambda: store_now_ms(store))
+    return giving_up.new_record(decided.number, decided.record.batch_id, now_ms, parts, reason, operator)
+
+
+def _complete(
+    store: ZnodeStore, decided: DecidedRound, lost: Collection[str] = (), given_up: GivenUp | None = None
+) -> None:
+    ledger.complete(store, decided.prefix, decided.number, lost, given_up)
     reach(KafkaCrashPoint.COMPLETE)
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from oncelog.errors import UsageError
+from oncelog.ledger.giving_up import read_given_up
+from oncelog.ledger.payloads import GivenUp
 from oncelog.ports import ZnodeStore
 from oncelog.types import Outcome
 from oncelog_kafka import ledger
@@ -72,6 +74,7 @@ class BatchDescription:
         recovery: what a restart of the query does, in words.
         participants: of a decided round.
         undecided: open transactions of the sink that no decision names.
+        given_up: what operators gave up of decided batches, oldest first.
     """
 
     prefix: str
@@ -85,6 +88,7 @@ class BatchDescription:
     recovery: str
     participants: tuple[ParticipantDescription, ...]
     undecided: tuple[str, ...]
+    given_up: tuple[GivenUp, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +191,15 @@ def abort_of_other_program(brokers: Brokers, transactional_id: str) -> bool:
     return True
 
 
-def accept_loss(brokers: Brokers, store: ZnodeStore, prefix: str) -> list[CompletedRound]:
+def accept_loss(
+    brokers: Brokers, store: ZnodeStore, prefix: str, *, reason: str = "", operator: str = ""
+) -> list[CompletedRound]:
     """Let a query continue after its decided batch lost a part: commit what is left of the batch, give up the rest.
 
     The query must be stopped, because it might be writing the lost part again.
+
+    Args:
+        reason, operator: of the record of what was given up.
 
     Raises:
         UnknownPrefixError: no sink has written under this prefix.
@@ -200,12 +209,12 @@ def accept_loss(brokers: Brokers, store: ZnodeStore, prefix: str) -> list[Comple
     unfinished = {number: one for number, one in KAFKA_LEDGERS.read_rounds(store, prefix).items() if one.is_unfinished}
     if not unfinished:
         raise UsageError("there is nothing to complete: every decided batch of the query is complete", prefix=prefix)
-    return [
-        CompletedRound(
-            number, one.batch_id, _missing(finish_despite_loss(brokers, store, DecidedRound(prefix, number, one)))
-        )
-        for number, one in sorted(unfinished.items())
-    ]
+    completed = []
+    for number, one in sorted(unfinished.items()):
+        decided = DecidedRound(prefix, number, one)
+        ends = finish_despite_loss(brokers, store, decided, reason=reason, operator=operator)
+        completed.append(CompletedRound(number, one.batch_id, _missing(ends)))
+    return completed
 
 
 def _missing(ends: Ends) -> tuple[MissingPart, ...]:
@@ -238,6 +247,7 @@ def describe_batch(brokers: Brokers, store: ZnodeStore, prefix: str) -> BatchDes
         _recovery(newest, participants),
         participants,
         tuple(_undecided(brokers, prefix, rounds.values())),
+        tuple(read_given_up(store, KAFKA_LEDGERS, prefix)),
     )
 
 

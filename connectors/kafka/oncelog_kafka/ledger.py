@@ -11,8 +11,10 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from oncelog.errors import CorruptDataError, UsageError
+from oncelog.ledger import giving_up
 from oncelog.ledger.batches import BatchSteps, OpenRound, StepRunner
 from oncelog.ledger.kinds import LedgerKind
+from oncelog.ledger.payloads import GivenUp
 from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol.batch_ledger import BatchRequest, QueryLedger
 from oncelog.types import Outcome
@@ -262,19 +264,24 @@ def abort_open(store: ZnodeStore, prefix: str) -> int:
     return resolving(lambda: store.transact(step))
 
 
-def complete(store: ZnodeStore, prefix: str, number: int, given_up: Iterable[str] = ()) -> None:
+def complete(
+    store: ZnodeStore, prefix: str, number: int, lost_ids: Iterable[str] = (), given_up: GivenUp | None = None
+) -> None:
     """Record that a decided round has no commit left to do.
 
     Args:
-        given_up: transactional ids of participants that do not count as committed, because an operator gave them up.
+        lost_ids: transactional ids of participants that do not count as committed, because an operator gave them up.
+        given_up: the record of that, in the same step.
     """
-    lost = list(given_up)
+    lost = list(lost_ids)
 
     def step(view: ZnodeView) -> None:
         found = KAFKA_LEDGERS.read_round(view, prefix, number)
         if found is not None and found.is_unfinished:
             record = kafka_rounds.completed(kafka_rounds.with_lost(found, lost))
             KAFKA_LEDGERS.put_round(view, prefix, number, record)
+            if given_up is not None:
+                giving_up.put(view, KAFKA_LEDGERS, prefix, given_up)
 
     resolving(lambda: store.transact(step))
 

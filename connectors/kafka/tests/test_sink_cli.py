@@ -77,6 +77,13 @@ class World:
         assert done.exit_code == exit_code, done.output
         return json.loads(done.stdout)
 
+    def given_up(self) -> list[Any]:
+        """What was given up, as the command for sinks of any target and the one for Kafka's show it."""
+        done = CliRunner().invoke(main, ["--znodes", self.place, "batch", "show", self.prefix, "--json"])
+        (found,) = json.loads(done.stdout)["ledgers"]
+        assert found["given_up"] == self.json("batch", "show", self.prefix)["batch"]["given_up"]
+        return list(found["given_up"])
+
     def ids(self) -> list[str]:
         return [f"{self.prefix}-{number}-1.0.0" for number in (0, 1)]
 
@@ -214,7 +221,8 @@ def test_a_loss_that_is_accepted_costs_what_is_lost_and_no_more_and_the_query_go
     world.brokers.fence([lost.transactional_id], 60_000)
 
     assert world.ask("batch", "complete", world.prefix).exit_code == 2
-    assert world.json("batch", "complete", world.prefix, "--accept-loss")["completed"] == [
+    accepted = world.json("batch", "complete", world.prefix, "--accept-loss", "--reason", "of no use")["completed"]
+    assert accepted == [
         {
             "round": decided.number,
             "batch_id": decided.record.batch_id,
@@ -229,6 +237,10 @@ def test_a_loss_that_is_accepted_costs_what_is_lost_and_no_more_and_the_query_go
         }
     ]
     assert len(world.values()) == left.rows
+    (given_up,) = world.given_up()
+    assert (given_up["batch_id"], given_up["reason"]) == (decided.record.batch_id, "of no use")
+    assert given_up["parts"] == [f"{lost.transactional_id}: {lost.rows} rows"]
+    assert "of no use" in world.ask("batch", "show", world.prefix).stdout
 
     assert world.run(0, "run-2").is_replay
     assert world.run(1, "run-2").rows == 10
@@ -243,6 +255,7 @@ def test_a_batch_that_lacks_nothing_is_committed_and_not_given_up(world: World) 
 
     assert f"batch {decided.record.batch_id} of {world.prefix} is complete, and no rows are missing" in done.stdout
     assert world.values() == numbered(10)
+    assert world.given_up() == []
     assert world.ask("batch", "complete", world.prefix, "--accept-loss").exit_code == 2
 
 
@@ -256,6 +269,7 @@ def test_what_nobody_can_tell_any_more_is_given_up_as_that(world: World, monkeyp
     (found,) = world.json("batch", "complete", world.prefix, "--accept-loss")["completed"]
 
     assert [(part["rows"], part["is_certain"]) for part in found["missing"]] == [(first.rows, False)]
+    assert "may have been committed" in world.given_up()[0]["parts"][0]
     assert len(world.values()) == second.rows
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 
@@ -115,10 +116,15 @@ def _show_overview(ledger: LedgerOverview) -> None:
     if ledger.parts:
         show()
         show_table(("the batch consists of",), [(part,) for part in ledger.parts], empty="")
-    if ledger.given_up:
+    show_given_up(ledger.given_up)
+
+
+def show_given_up(given_up: Sequence[GivenUp]) -> None:
+    """Show what operators gave up of decided batches; nothing if there is nothing."""
+    if given_up:
         show()
         columns = ("given up: batch>", "round>", "parts>", "at", "by", "reason")
-        show_table(columns, [_given_up_row(one) for one in ledger.given_up], empty="")
+        show_table(columns, [_given_up_row(one) for one in given_up], empty="")
 
 
 def _given_up_row(one: GivenUp) -> tuple[object, ...]:

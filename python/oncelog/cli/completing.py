@@ -89,7 +89,7 @@ def _give_up(settings: Settings, store: ZnodeStore, target: str, prefix: str, re
             f"Batches of the target {target} are not given up by this command"
             + (": `oncelog kafka batch complete --accept-loss` does it." if target == KAFKA else ".")
         )
-    found = giving_up.give_up(store, kind, prefix, reason=reason, operator=_operator())
+    found = giving_up.give_up(store, kind, prefix, reason=reason, operator=operator_name())
     if settings.as_json:
         show_json({"prefix": prefix, "target": target, "given_up": found})
         return
@@ -102,7 +102,8 @@ def _give_up(settings: Settings, store: ZnodeStore, target: str, prefix: str, re
         show(f"{printable(prefix)} has no decided batch that is not complete")
 
 
-def _operator() -> str:
+def operator_name() -> str:
+    """The user who runs this process."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user may have no name

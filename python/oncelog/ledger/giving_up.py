@@ -8,6 +8,7 @@ happen at the same moment, the record says that the batch was shown after all (`
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -46,16 +47,25 @@ def give_up(store: ZnodeStore, kind: LedgerKind[Any], prefix: str, *, reason: st
             if record.outcome is Outcome.COMMIT and not kind.is_over(record):
                 kind.put_round(view, prefix, number, completed(record))
                 found = _given_up(kind, number, record, now_ms, reason, operator)
-                view.create(kind.given_up_path(prefix, number), encode_given_up(found))
+                put(view, kind, prefix, found)
 
     resolving(lambda: store.transact(step))
     return [one for one in read_given_up(store, kind, prefix) if one.at_ms == now_ms]
 
 
+def put(view: ZnodeView, kind: LedgerKind[Any], prefix: str, found: GivenUp) -> None:
+    """Within a step: record what an operator gave up."""
+    view.create(kind.given_up_path(prefix, found.round), encode_given_up(found))
+
+
 def _given_up(kind: LedgerKind[R], number: int, record: R, now_ms: int, reason: str, operator: str) -> GivenUp:
-    parts = tuple(kind.parts(record))
     batch_id = -1 if record.batch_id is None else record.batch_id
-    return GivenUp(number, batch_id, now_ms, parts[:REMEMBERED_PARTS], len(parts), reason, operator)
+    return new_record(number, batch_id, now_ms, kind.parts(record), reason, operator)
+
+
+def new_record(number: int, batch_id: int, now_ms: int, parts: Sequence[str], reason: str, operator: str) -> GivenUp:
+    """What an operator gives up of a round; of many parts, only the first ones are named."""
+    return GivenUp(number, batch_id, now_ms, tuple(parts[:REMEMBERED_PARTS]), len(parts), reason, operator)
 
 
 def read_given_up(reader: ZnodeReader, kind: LedgerKind[Any], prefix: str) -> list[GivenUp]:

@@ -46,7 +46,7 @@ class GivenUp:
     Attributes:
         round, batch_id: what was decided.
         at_ms: when it was given up, by the store's clock.
-        parts: what the batch consists of; only the first of many.
+        parts: what was given up of it; only the first of many.
         part_count: how many parts there are.
         reason: as the operator gave it.
         operator: the user who ran the command.
