@@ -6,27 +6,19 @@ inspection.py, and prints the answer.
 
 from __future__ import annotations
 
-from contextlib import closing
-
 import click
 
-from oncelog import metadata
 from oncelog.cli.batch import show_given_up
 from oncelog.cli.completing import operator_name
-from oncelog.cli.meta import show_copied
-from oncelog.cli.output import duration, plural, printable, progress, show, show_fields, show_json, show_table
+from oncelog.cli.output import duration, plural, printable, show, show_fields, show_json, show_table
 from oncelog.cli.shell import Settings
-from oncelog.folders import absolute
-from oncelog.ports import ZnodeStore
-from oncelog.znodes import copying
-from oncelog.znodes.schemes import Place
 from oncelog_kafka import batch_writes, cluster_options, inspection, ledger_store
 from oncelog_kafka.checkpoint_cli import checkpoint
-from oncelog_kafka.cluster_options import ClusterGroup, cluster, driver, named_ledger_topic
+from oncelog_kafka.cluster_options import ClusterGroup, cluster
 from oncelog_kafka.exporter_cli import exporter
 from oncelog_kafka.hanging_cli import find_hanging, repair
 from oncelog_kafka.ledger import KAFKA_LEDGERS
-from oncelog_kafka.options import DEFAULT_LEDGER_TOPIC
+from oncelog_kafka.ledger_cli import ledger
 from oncelog_kafka.restore_cli import restore
 from oncelog_kafka.ui_cli import ui
 
@@ -214,54 +206,7 @@ def complete(settings: Settings, query: str, reason: str | None) -> None:
             show(f"missing: {part.rows} rows of {printable(part.transactional_id)}{doubt}")
 
 
-# Ledgers --------------------------------------------------------------------------------------------------------------
-
-
-@kafka.group(cls=ClusterGroup, example="oncelog kafka --brokers h1:9092 ledger copy --from /data/ledger")
-def ledger() -> None:
-    """The ledgers of sinks."""
-
-
-@ledger.command(example="oncelog kafka --brokers h1:9092 ledger copy --from /data/ledger")
-@click.option("--from", "source", metavar="URI", help="The ledger, as in --znodes; by default the cluster's topic.")
-@click.option("--to", metavar="URI", help="The other place, which must be empty; by default the cluster's topic.")
-@click.pass_obj
-def copy(settings: Settings, source: str | None, to: str | None) -> None:
-    """Copy all ledgers of a place to another one, and compare both.
-
-    Stop the queries first, and start them with the new place afterwards: with the old one they would write again what
-    was decided since. A batch may be in doubt; the new place knows it. If anything writes to the ledgers during the
-    copy, the copy fails.
-    """
-    if (source is None) == (to is None):
-        raise click.UsageError("From where to where? Give --from or --to; the other place is the cluster's topic.")
-    topic = named_ledger_topic() or DEFAULT_LEDGER_TOPIC
-    with (
-        closing(_source(source, topic)) as read,
-        closing(_target(to, topic)) as written,
-        progress("copying ledgers") as advance,
-    ):
-        done = copying.copy(read, written, on_progress=advance)
-    named = f"ledgerTopic={topic}" if to is None else f"znodes={_place(to)}"
-    show_copied(settings, done, named, then=f"start the queries only with {named}")
-
-
-def _source(place: str | None, topic: str) -> ZnodeStore:
-    if place is not None:
-        return metadata.open_metadata(place, create=False)
-    return ledger_store.open_ledger(driver(), topic, create=False)
-
-
-def _target(place: str | None, topic: str) -> ZnodeStore:
-    if place is not None:
-        return metadata.open_target(_place(place), place)
-    return ledger_store.store(driver(), topic, create=True)
-
-
-def _place(place: str) -> Place:
-    return metadata.place_of(str(absolute(".")), place)
-
-
 kafka.add_command(checkpoint)
 kafka.add_command(exporter)
+kafka.add_command(ledger)
 kafka.add_command(ui)

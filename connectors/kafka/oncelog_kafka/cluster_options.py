@@ -146,14 +146,14 @@ def ledger(settings: Settings) -> closing[ZnodeStore]:
     return closing(ledger_opener(settings)())
 
 
-def ledger_opener(settings: Settings) -> Callable[[], ZnodeStore]:
-    """The same, for any thread to open."""
+def ledger_opener(settings: Settings, *, create: bool = False) -> Callable[[], ZnodeStore]:
+    """The same, for any thread to open. With `create`, a missing store is created."""
     topic = named_ledger_topic()
     if topic and settings.znodes:
         raise click.UsageError("--znodes and --ledger-topic exclude each other; give one of them.")
     if topic is None and settings.znodes_uri is not None:
-        return partial(metadata.open_metadata, settings.znodes_uri, create=False)
-    return partial(ledger_store.open_ledger, driver(), topic or DEFAULT_LEDGER_TOPIC, create=False)
+        return partial(metadata.open_metadata, settings.znodes_uri, create=create)
+    return partial(ledger_store.open_ledger, driver(), topic or DEFAULT_LEDGER_TOPIC, create=create)
 
 
 def known_ledger_opener(settings: Settings) -> Callable[[], ZnodeStore | None]:

@@ -28,6 +28,13 @@ class RepairCrashPoint(StrEnum):
     ENDED = "kafka.repair.ended"
 
 
+class RebuildCrashPoint(StrEnum):
+    """Those of ``oncelog kafka ledger rebuild``, in its order."""
+
+    WRITE = "kafka.rebuild.write"
+    WRITTEN = "kafka.rebuild.written"
+
+
 class RestoreCrashPoint(StrEnum):
     """Those of ``oncelog kafka txn restore``, in its order."""
 

@@ -282,8 +282,12 @@ def _token(found: CommittedOffset | Unstable | None, decided: DecidedRound) -> T
 
 def _is_remembered(brokers: Brokers, store: ZnodeStore, decided: DecidedRound) -> bool:
     """Whether the brokers would still have a token of this round; False if they do not say how long they keep it."""
-    minutes, id_ms = (brokers.broker_setting(name) for name in RETENTION_SETTINGS)
-    if minutes is None or id_ms is None:
-        return False
+    kept = kept_ms(brokers)
     age_ms = ledger.decision_age_ms(store, decided.record)
-    return age_ms is not None and age_ms + CLOCKS_DIFFER_MS < min(minutes * 60_000, id_ms)
+    return kept is not None and age_ms is not None and age_ms + CLOCKS_DIFFER_MS < kept
+
+
+def kept_ms(brokers: Brokers) -> int | None:
+    """How long the brokers keep tokens and transactional ids at least; None if they do not say."""
+    minutes, id_ms = (brokers.broker_setting(name) for name in RETENTION_SETTINGS)
+    return None if minutes is None or id_ms is None else min(minutes * 60_000, id_ms)
