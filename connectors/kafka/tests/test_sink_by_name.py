@@ -412,6 +412,26 @@ def test_two_queries_under_one_prefix_are_told_apart_by_whatever_doors_they_come
     assert world.values() == ["a"]
 
 
+@pytest.mark.parametrize("door", [World.by_name, World.by_function])
+@pytest.mark.parametrize("is_replayed", [False, True])
+def test_a_query_that_was_taken_over_is_refused_with_its_former_checkpoint(
+    world: World, door: Door, is_replayed: bool
+) -> None:
+    world.add("a")
+    run_available(door(world, transactionalIdPrefix=world.prefix), world.checkpoint)
+    former = json.loads((world.checkpoint / "metadata").read_text())["id"]
+    (world.folder / "in" / "a.json").unlink()  # the heir starts where the other one stopped
+    world.add("b")
+    run_available(door(world, transactionalIdPrefix=world.prefix, takeover=former), world.folder / "heir")
+    if is_replayed:
+        world.add("a")
+        forget_last_commit(world.checkpoint)
+
+    with pytest.raises(StreamingQueryException, match="another query has history under this prefix"):
+        run_available(door(world, transactionalIdPrefix=world.prefix), world.checkpoint)
+    assert world.values() == ["a", "b"]
+
+
 ENDS_EARLY = """
 import socket
 import oncelog_kafka
