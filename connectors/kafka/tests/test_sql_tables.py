@@ -72,7 +72,7 @@ def test_rows_are_inserted_into_a_table_and_a_stream_writes_into_it(
     query = (
         rows.selectExpr("CAST(value AS STRING) AS value")
         .writeStream.option("checkpointLocation", str(tmp_path / "ck"))
-        .trigger(processingTime="1 hour")  # one batch: a reader never reaches the end of a topic that grows all the time
+        .trigger(processingTime="1 hour")  # one batch: the topic grows all the time, and its end is never reached
         .toTable(table)
     )
     try:
