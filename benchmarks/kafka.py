@@ -22,6 +22,7 @@ from benchmarks import (
     kafka_sink,
     kafka_source,
     kafka_through,
+    kafka_wide,
     kafka_znodes,
     report,
 )
@@ -52,6 +53,7 @@ PARTS: dict[str, tuple[str, str, Callable[..., list[Finding]]]] = {
     "ledger": ("The ledger's store", kafka_znodes.EXPLANATION, kafka_znodes.run),
     "first": ("A session's first batch", kafka_first.EXPLANATION, kafka_first.run),
     "partitions": ("Many partitions", kafka_sink.PARTITIONS, kafka_sink.over_partitions),
+    "wide": ("Wide batches", kafka_wide.EXPLANATION, kafka_wide.run),
 }
 """By name: heading, explanation, and what measures."""
 

@@ -34,6 +34,8 @@ _BROKER_SETTINGS = {
     "num.io.threads": "8",
 }
 """The harness starts brokers for tests: small, and quick to start and to come back. This one is to be fast."""
+_CREATED_AT_ONCE = 1_000
+"""Partitions. A broker refuses to create ten thousand with one request."""
 
 
 Write = Callable[[DataFrame, str], DataStreamWriter]
@@ -56,9 +58,11 @@ class World:
         yet. No topic is deleted before the end; that would keep the broker busy while the next contender runs.
         """
         name = f"t{next(self._numbers)}"
-        self.broker.create_topic(name, partitions=partitions)
+        self.broker.create_topic(name, partitions=min(partitions, _CREATED_AT_ONCE))
         with self.broker.admin() as admin:
-            while not _is_led(admin.describe_topics([name])[0]):
+            for count in range(2 * _CREATED_AT_ONCE, partitions + 1, _CREATED_AT_ONCE):
+                admin.create_partitions({name: count})
+            while not _is_led(admin.describe_topics([name])[0], partitions):
                 time.sleep(0.1)
         self.check(name, 0)  # asks the leader of every partition
         return name
@@ -162,8 +166,9 @@ def reading(address: str, topic: str) -> dict[str, str]:
     }
 
 
-def _is_led(topic: Mapping[str, Any]) -> bool:
-    return topic["error_code"] == 0 and all(one["leader_id"] >= 0 for one in topic["partitions"])
+def _is_led(topic: Mapping[str, Any], partitions: int) -> bool:
+    led = [one for one in topic["partitions"] if one["leader_id"] >= 0]
+    return topic["error_code"] == 0 and len(led) == partitions
 
 
 def interleaved(contenders: Mapping[str, Callable[[], float]], runs: int) -> dict[str, list[float]]:
