@@ -29,7 +29,7 @@ def check(brokers: Brokers, store: ZnodeStore, request: BatchRequest) -> None:
         raise BatchRefusedError(
             "the cluster knows transactions of this prefix, and the ledger does not: the history of this query is in "
             "another ledger. Name its place (znodes, ledgerTopic), or copy it with `oncelog kafka ledger copy`; if it "
-            "is lost, another transactionalIdPrefix begins a new history, which may write this batch twice",
+            "is lost, `oncelog kafka ledger rebuild` writes a new one from the query's checkpoint",
             prefix=request.prefix,
             batch_id=request.batch_id,
         )

@@ -21,7 +21,7 @@ from oncelog.znodes.schemes import Place
 from oncelog_kafka import cluster_options, ledger_store, rebuilding
 from oncelog_kafka.cluster_options import ClusterGroup, cluster, driver, named_brokers, named_ledger_topic
 from oncelog_kafka.lost_ledger import Fate, LostQuery
-from oncelog_kafka.options import DEFAULT_LEDGER_TOPIC, parse
+from oncelog_kafka.options import DEFAULT_LEDGER_TOPIC, SinkOptions, parse
 from oncelog_kafka.rebuilding import Plan
 
 
@@ -111,13 +111,12 @@ def rebuild(
         raise click.UsageError("With --json nothing is asked. Give --yes or --dry-run.")
     if reason is not None and batch is None:
         raise click.UsageError("--reason belongs to --batch.")
-    sink = parse({"kafka.bootstrap.servers": named_brokers(), **dict(options)})
-    query, said = rebuilding.query_of(directory, sink), None if batch is None else Fate(batch)
+    query, said = rebuilding.query_of(directory, _sink(options)), None if batch is None else Fate(batch)
     _check_absent(settings, query.prefix)
     found = _planned(query, said)
     if not settings.as_json:
         _show_plan(found)
-    is_written = not dry_run and (yes or click.confirm("Write this ledger?", err=True))
+    is_written = not dry_run and (yes or click.confirm("Is the query stopped? Write this ledger?", err=True))
     if is_written:
         _write(settings, query, said, found, reason or "")
     if settings.as_json:
@@ -126,12 +125,22 @@ def rebuild(
         show(f"the ledger of {printable(found.prefix)} is written; start the query with the same options")
 
 
+def _sink(options: Sequence[tuple[str, str]]) -> SinkOptions:
+    given = dict(options)
+    if {name.lower() for name in given} & {"ledgertopic", "znodes"}:
+        raise click.UsageError("Say where to write the ledger with --ledger-topic or --znodes, and not with --option.")
+    return parse({"kafka.bootstrap.servers": named_brokers(), **given})
+
+
 def _planned(query: LostQuery, said: Fate | None) -> Plan:
     with cluster() as brokers:
         return rebuilding.plan(query, rebuilding.traces_of(brokers, query.prefix), said)
 
 
 def _check_absent(settings: Settings, prefix: str) -> None:
+    place = None if named_ledger_topic() or settings.znodes_uri is None else _place(settings.znodes_uri)
+    if place is not None and not place.is_there():
+        return
     try:
         with _opened(settings, create=False) as store:
             rebuilding.check_absent(store, prefix)

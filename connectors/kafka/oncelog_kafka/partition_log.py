@@ -294,9 +294,8 @@ class _Absence:
             self._absent_ms = now_ms
         elif now_ms - self._absent_ms >= GONE_FOR_MS:
             raise CorruptDataError(
-                "the topic of the command log was deleted, and with it the history of the queries that use it: restore "
-                "it, or give each query another transactionalIdPrefix, which begins a new history and may write a "
-                "query's last batch twice",
+                "the topic of the command log was deleted, and with it the history of the queries that use it: stop "
+                "them; for sinks into Kafka, `oncelog kafka ledger rebuild` writes a new one",
                 topic=self._topic,
                 was=self._topic_id,
             )

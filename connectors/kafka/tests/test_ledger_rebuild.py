@@ -45,6 +45,7 @@ class World:
         self.topic = topic
         self.prefix = f"{topic}.p"
         self.ledger = fresh_name("ledger")
+        self.place = {"ledgerTopic": self.ledger}
         self.checkpoint = folder / "checkpoint"
         self.settings = {"bootstrap_servers": [broker.address]}
         (folder / "in").mkdir()
@@ -56,7 +57,7 @@ class World:
 
     def writer(self) -> DataStreamWriter:
         reader = self.spark.readStream.schema("value string").option("maxFilesPerTrigger", 1)
-        more = {"transactionalIdPrefix": self.prefix, "ledgerTopic": self.ledger, "znodes": None}
+        more = {"transactionalIdPrefix": self.prefix, "znodes": None, **self.place}
         sink = oncelog_kafka.sink(**options(self.broker, self.folder, self.topic, **more))
         return reader.json(str(self.folder / "in")).repartition(2).writeStream.foreachBatch(sink)
 
@@ -72,7 +73,9 @@ class World:
     def command(self, *words: str) -> list[str]:
         named = [f"topic={self.topic}", f"transactionalIdPrefix={self.prefix}"]
         given = [word for one in named for word in ("--option", one)]
-        cluster = ["--brokers", self.broker.address, "--ledger-topic", self.ledger]
+        ((option, where),) = self.place.items()
+        place = ["--ledger-topic" if option == "ledgerTopic" else "--znodes", where]
+        cluster = ["--brokers", self.broker.address, *place]
         return ["kafka", *cluster, "ledger", "rebuild", str(self.checkpoint), *given, *words]
 
     def rebuild(self, *words: str, exit_code: int = 0) -> Any:
@@ -160,6 +163,21 @@ def test_a_batch_that_is_there_in_part_is_left_to_the_operator(world: World) -> 
         assert (given_up.batch_id, given_up.reason) == (1, "1b is not needed")
     world.run("2a", "2b")
     assert len(world.values()) == 5
+
+
+@pytest.mark.in_turn("rebuilt ledgers")
+def test_a_ledger_that_was_lost_with_its_folder_is_rebuilt_in_another_one(world: World) -> None:
+    world.place = {"znodes": str(world.folder / "former")}
+    world.run("0a", "0b")
+    forget_last_commit(world.checkpoint)
+    connections.close_connections()
+    world.place = {"znodes": str(world.folder / "new")}
+
+    assert world.rebuild("--yes")["fate"] == "written"
+    world.run("1a", "1b")
+    assert world.values() == ["0a", "0b", "1a", "1b"]
+    refused = world.rebuild("--yes", "--option", f"ledgerTopic={world.ledger}", exit_code=2)
+    assert "with --ledger-topic or --znodes" in refused
 
 
 @pytest.mark.programs
