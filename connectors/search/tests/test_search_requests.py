@@ -11,10 +11,11 @@ from oncelog.spark.kit.spark_files import FoundFile
 from oncelog_search.manifests import Manifest
 from oncelog_search.place import MOST_BYTES, MOST_RECORDS, _at_a_time
 from oncelog_search.sending import requests
+from tests.support import strategies
 
 
 @given(
-    st.lists(st.text(max_size=12)),
+    st.lists(strategies.texts(12)),
     st.integers(1, 40),
     st.integers(0, 5),
     st.sampled_from([pa.string(), pa.large_string()]),

@@ -34,6 +34,7 @@ from pyiceberg.types import (
 from oncelog.errors import UsageError
 from oncelog_tables import iceberg_metrics
 from oncelog_tables.iceberg_metrics import Metrics, MetricsPlan
+from tests.support import strategies
 
 
 def file_of(*parts: list[Any], kind: pa.DataType, field_id: int = 1) -> pq.FileMetaData:
@@ -50,8 +51,8 @@ def metrics_of(footer: pq.FileMetaData, kind: PrimitiveType, **properties: str) 
     return MetricsPlan(Schema(NestedField(1, "c", kind)), properties).of_file(footer)
 
 
-TEXTS = st.text("a\ud7ff\U0010ffff", min_size=15, max_size=18) | st.text(max_size=3)
-BYTES = st.lists(st.sampled_from([0, 0xFE, 0xFF]), min_size=15, max_size=18).map(bytes) | st.binary(max_size=3)
+TEXTS = st.text("a\ud7ff\U0010ffff", min_size=15, max_size=18) | strategies.texts(3)
+BYTES = st.lists(st.sampled_from([0, 0xFE, 0xFF]), min_size=15, max_size=18).map(bytes) | strategies.byte_strings(3)
 
 
 @pytest.mark.parametrize(

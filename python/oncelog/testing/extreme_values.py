@@ -11,6 +11,8 @@ from decimal import Decimal
 from math import inf, nan
 from typing import Any, Final
 
+from oncelog.testing.extremes import LONG_SIZE, NAMES
+
 
 class Unspeakable:
     """Stands for a value that Python cannot hold: a sink must refuse it, or its world must say what a reader sees."""
@@ -54,6 +56,9 @@ def _numbers() -> list[ExtremeValue]:
     found += [
         ExtremeValue("greatest double", "double", "1.7976931348623157E308D", 1.7976931348623157e308),
         ExtremeValue("smallest double", "double", "4.9E-324D", 4.9e-324),
+        ExtremeValue("subnormal double", "double", "-2.225073858507201E-308D", -2.225073858507201e-308),
+        ExtremeValue("greatest float", "float", "CAST('3.4028235E38' AS float)", 3.4028234663852886e38),
+        ExtremeValue("smallest float", "float", "CAST('-1.4E-45' AS float)", -1.401298464324817e-45),
     ]
     nines = "9" * 38
     return [
@@ -61,17 +66,22 @@ def _numbers() -> list[ExtremeValue]:
         ExtremeValue("greatest decimal", "decimal(38,0)", f"{nines}BD", Decimal(nines)),
         ExtremeValue("least decimal", "decimal(38,0)", f"-{nines}BD", Decimal(f"-{nines}")),
         ExtremeValue("most digits behind the point", "decimal(38,38)", f"0.{nines}BD", Decimal(f"0.{nines}")),
+        ExtremeValue(
+            "decimal of all digits", "decimal(38,18)", f"-{_digits(20, 18)}BD", Decimal(f"-{_digits(20, 18)}")
+        ),
+        ExtremeValue("least step of a decimal", "decimal(38,38)", "1E-38BD", Decimal("1E-38")),
         ExtremeValue("true", "boolean", "true", True),
     ]
 
 
-_LONG = 70_000
+def _digits(before: int, behind: int) -> str:
+    return f"{'1234567890' * 4:.{before}}.{'1234567890' * 4:.{behind}}"
 
 
 def _texts() -> list[ExtremeValue]:
     return [
         ExtremeValue("empty text", "string", "''", ""),
-        ExtremeValue("long text", "string", f"repeat('x', {_LONG})", "x" * _LONG),
+        ExtremeValue("long text", "string", f"repeat('x', {LONG_SIZE})", "x" * LONG_SIZE),
         ExtremeValue("text with NUL", "string", "concat('a', char(0), 'b')", "a\0b"),
         ExtremeValue(
             "last character", "string", "concat(repeat('a', 32), decode(X'F48FBFBF', 'UTF-8'))", f"{'a' * 32}\U0010ffff"
@@ -85,6 +95,10 @@ def _texts() -> list[ExtremeValue]:
         ExtremeValue("only last characters", "string", "repeat(decode(X'F48FBFBF', 'UTF-8'), 40)", "\U0010ffff" * 40),
         ExtremeValue("text that is not UTF-8", "string", "CAST(X'FF' AS string)", UNSPEAKABLE),
         ExtremeValue("text of half a character", "string", "CAST(X'61E282' AS string)", UNSPEAKABLE),
+        ExtremeValue("text of half a surrogate pair", "string", "CAST(X'EDA080' AS string)", UNSPEAKABLE),
+        ExtremeValue("text with a letter of two characters", "string", "decode(X'65CC81', 'UTF-8')", "e\u0301"),
+        ExtremeValue("text with a byte order mark", "string", "decode(X'EFBBBF61', 'UTF-8')", "\ufeffa"),
+        ExtremeValue("text of spaces", "string", "' a  '", " a  "),
         ExtremeValue("line breaks and quotes", "string", r"'a\n\r\t\"\'\\'", "a\n\r\t\"'\\"),
         ExtremeValue(
             "text that is a partition without a value",
@@ -94,7 +108,7 @@ def _texts() -> list[ExtremeValue]:
         ),
         ExtremeValue("empty bytes", "binary", "X''", b""),
         ExtremeValue("bytes", "binary", "X'00FF80'", b"\x00\xff\x80"),
-        ExtremeValue("long bytes", "binary", f"CAST(repeat('x', {_LONG}) AS binary)", b"x" * _LONG),
+        ExtremeValue("long bytes", "binary", f"CAST(repeat('x', {LONG_SIZE}) AS binary)", b"x" * LONG_SIZE),
     ]
 
 
@@ -146,6 +160,22 @@ def _nested() -> list[ExtremeValue]:
         ExtremeValue("array of null", "array<int>", "array(CAST(NULL AS int))", [None]),
         ExtremeValue("empty array", "array<string>", "CAST(array() AS array<string>)", []),
         ExtremeValue(
+            "empty arrays in an array",
+            "array<array<int>>",
+            "array(CAST(array() AS array<int>), NULL, array(1))",
+            [[], None, [1]],
+        ),
+        ExtremeValue("array of nulls and a value", "array<int>", "array(NULL, 1, NULL)", [None, 1, None]),
+        ExtremeValue(
+            "empty array in a map", "map<string,array<int>>", "map('a', CAST(array() AS array<int>))", {"a": []}
+        ),
+        ExtremeValue(
+            "struct with a null and empty parts",
+            "struct<a:struct<b:int>,c:array<string>,d:string>",
+            "named_struct('a', CAST(NULL AS struct<b:int>), 'c', CAST(array() AS array<string>), 'd', '')",
+            {"a": None, "c": [], "d": ""},
+        ),
+        ExtremeValue(
             "struct of nulls",
             "struct<a:int,b:string>",
             "named_struct('a', CAST(NULL AS int), 'b', CAST(NULL AS string))",
@@ -175,24 +205,5 @@ EXTREME_VALUES: Final = (
     *(ExtremeValue(f"null {type_}", type_, f"CAST(NULL AS {type_})", None) for type_ in _NULLS),
 )
 
-ODD_COLUMN_NAMES: Final = (
-    "a b",
-    "a.b",
-    "a`b",
-    'a"b',
-    "a'b",
-    "a\\b",
-    "a%b",
-    "a=b",
-    "a,b;{}()",
-    "a\nb\tc",
-    "größe",
-    "列",
-    "select",
-    "_id",
-    "_hidden",
-    "1st",
-    "UPPER",
-    "x" * 200,
-)
+ODD_COLUMN_NAMES: Final = NAMES
 """Names of columns that Spark takes."""

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from oncelog.testing import extremes
+
 NUMBERS = [
-    *(0, 1, 2, 7, 15, 16, 31, 32, 63, 64, 100, 127, 128, 255, 256, 1000, 1024, 4096, 32767, 32768, 65535, 65536),
-    *(2**24, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**53, 2**62, 2**63 - 1, 2**63, 2**64 - 1, 2**64),
-    *(-1, -2, -128, -(2**31), -(2**63), -(2**63) - 1),
+    *(2, 7, 15, 16, 31, 32, 63, 64, 100, 1000, 1024, 4096, 2**24, 2**62, -2),
+    *extremes.INTEGERS,
 ]
 
 
@@ -80,7 +81,8 @@ def _repeat(chance: Random, data: bytes, others: Sequence[bytes]) -> bytes:
 
 def _insert(chance: Random, data: bytes, others: Sequence[bytes]) -> bytes:
     at = _place(chance, data)
-    return data[:at] + chance.randbytes(chance.choice((1, 2, 8, 32))) + data[at:]
+    inserted = chance.choice((*_BYTES, *(chance.randbytes(size) for size in (1, 2, 8, 32) * 4)))
+    return data[:at] + inserted + data[at:]
 
 
 def _zero(chance: Random, data: bytes, others: Sequence[bytes]) -> bytes:
@@ -100,6 +102,8 @@ def _splice(chance: Random, data: bytes, others: Sequence[bytes]) -> bytes:
     at = _place(chance, data)
     return data[:at] + other[start:end] + data[at + chance.choice((0, end - start)) :]
 
+
+_BYTES = [data for data in extremes.BYTES if len(data) < extremes.LONG_SIZE]
 
 OnBytes = Callable[[Random, bytes, Sequence[bytes]], bytes]
 
@@ -140,9 +144,11 @@ class Raw:
 
 
 _EXTREMES: Sequence[Any] = [
-    *(None, True, False, "", "x", "0", "-1", "7", "00", "٣", "²", "1_0", " 1", "\0", "a/b", "/", "..", "-", "é" * 300),
-    *([], [1], ["x", 2], Pairs(), Pairs([("a", 1)]), 0.0, 1.0, 1.5, -0.0, 1e308),
-    *map(Raw, ("NaN", "Infinity", "-Infinity", "1e999", "-0", '"\\ud800"', '"\\udfff\\ud800"', '"\\u0000"')),
+    *(None, True, False, "x", "0", "-1", "7", "00", "٣", "²", "1_0", " 1", "a/b", "-", "é" * 300),
+    *([], [[]], [None], [1], ["x", 2], Pairs(), Pairs([("", None)]), Pairs([("a", 1)]), 1.0, 1.5),
+    *(text for text in extremes.TEXTS if len(text) < extremes.LONG_SIZE),
+    *(*extremes.HALF_TEXTS, *extremes.NAMES, *extremes.FLOATS),
+    *map(Raw, ("1e999", "-0", '"\\ud800"', '"\\udfff\\ud800"', '"\\u0000"')),
     *(Raw("9" * 30), Raw("9" * 5000), Raw("[" * 2000 + "]" * 2000), Raw("[" * 200_000), Raw('{"a":' * 3000 + "1")),
 ]
 

@@ -25,6 +25,7 @@ from oncelog.log.records import HEADER_OVERHEAD_BYTES
 from oncelog.log.segment import BlockBuffer, SegmentWriter, read_block, scan_file
 from oncelog.runtime import Log
 from oncelog.types import Block
+from tests.support import strategies
 from tests.support.log import logs
 from tests.support.log.logs import TOPIC, MemoryFiles, log_world, started
 from tests.unit.log.batches import Row, batch_of, rows_of
@@ -32,9 +33,9 @@ from tests.unit.log.batches import Row, batch_of, rows_of
 PLACE = Place("data/a.avro")
 SYNC_MARKER = bytes(16)
 
-byte_strings = st.binary(max_size=8) | st.binary(max_size=4).map(lambda part: part * 100)
-header_lists = st.lists(st.tuples(st.text(max_size=4), st.none() | byte_strings), max_size=3)
-timestamps = st.integers(0, limits.MAX_TIMESTAMP_MS) | st.integers(1_700_000_000_000, 1_700_000_000_300)
+byte_strings = strategies.byte_strings() | st.binary(max_size=4).map(lambda part: part * 100)
+header_lists = st.lists(st.tuples(strategies.texts(4), st.none() | byte_strings), max_size=3)
+timestamps = strategies.integers(0, limits.MAX_TIMESTAMP_MS) | st.integers(1_700_000_000_000, 1_700_000_000_300)
 rows = st.tuples(st.none() | byte_strings, st.none() | byte_strings, st.none() | header_lists, timestamps)
 codecs = st.sampled_from(codec.CODECS)
 
@@ -154,7 +155,7 @@ def test_bytes_of_nobody_are_refused(data: bytes) -> None:
 
 PARTITIONS = 40
 
-header_names = st.sampled_from(["a", "", "ключ", "航班", "e\u0301", "✈\ufe0f"])
+header_names = strategies.texts() | strategies.names()
 rows_to_send = st.tuples(
     st.none() | byte_strings,
     st.none() | byte_strings,

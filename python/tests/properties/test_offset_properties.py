@@ -20,9 +20,10 @@ from oncelog.spark.offsets import (
     ranges,
 )
 from oncelog.types import TopicIdPartition
+from tests.support import strategies
 
-names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
-positions = st.integers(0, 2**63 - 1)
+names = strategies.names()
+positions = strategies.integers(0)
 source_offsets = st.builds(
     SourceOffset,
     names,
@@ -74,7 +75,9 @@ def test_partitions_stand_in_the_text_by_topic_and_number(offset: SourceOffset) 
 
 
 FIELDS = st.sampled_from(["version", "cluster_id", "group_id", "topics", "id", "0"])
-leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
+leaves = (
+    st.none() | st.booleans() | st.integers() | strategies.integers() | strategies.floats() | strategies.any_texts(4)
+)
 trees = st.recursive(
     leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(FIELDS, inner, max_size=4), max_leaves=8
 )

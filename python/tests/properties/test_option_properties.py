@@ -15,6 +15,7 @@ from oncelog.spark.option_table import OPTIONS
 from oncelog.spark.options import parse_sink_options, parse_source_options
 from oncelog.spark.positions import AtOffsets, AtTimestamps, parse_offsets
 from oncelog.types import IsolationLevel, TopicPartition
+from tests.support import strategies
 
 LEAST: dict[Use, dict[str, object]] = {
     Use.STREAM_READ: {"path": "/log", "subscribe": "t"},
@@ -26,7 +27,7 @@ LEAST: dict[Use, dict[str, object]] = {
 SOURCES = (Use.STREAM_READ, Use.BATCH_READ)
 SPACE = st.sampled_from(["", " ", "\t", "  "])
 
-texts = st.text(max_size=12) | st.text('0123456789-+_.smhdtrue{}[]":,\\ ', max_size=14)
+texts = strategies.any_texts(12) | st.text('0123456789-+_.smhdtrue{}[]":,\\ ', max_size=14)
 topics = st.text("abc._-", min_size=1, max_size=4)
 partitions = st.integers(0, 999)
 offsets = st.dictionaries(
@@ -52,7 +53,10 @@ def test_any_text_as_any_option_is_read_or_refused_with_the_name_of_an_option(us
 
 
 @pytest.mark.parametrize("use", Use)
-@given(name=st.text(max_size=12), value=texts | st.booleans() | st.integers() | st.none() | st.floats())
+@given(
+    name=strategies.any_texts(12),
+    value=texts | st.booleans() | st.integers() | strategies.integers() | st.none() | strategies.floats(),
+)
 def test_any_name_is_known_in_any_case_or_refused_by_itself(use: Use, name: str, value: object) -> None:
     known = {option.name.lower() for option in OPTIONS if use in option.uses}
     if name.lower() in known or value is None:

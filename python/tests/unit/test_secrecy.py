@@ -19,6 +19,7 @@ from oncelog.secrecy import HIDDEN, hidden, in_fields, is_secret
 from oncelog.spark import option_table, sink, together
 from oncelog.spark.kit.options import Use
 from oncelog.spark.options import parse_sink_options, parse_source_options
+from tests.support import strategies
 from tests.support.harness.marked_secrets import MARK, PLACES, SECRETS, assert_hidden, forms, given
 
 SECRET_NAMES = (
@@ -71,7 +72,7 @@ def test_the_value_of_a_secret_setting_is_hidden(name: str, quote: str, sign: st
     assert name in shown
 
 
-@for_all(text=st.text())
+@for_all(text=strategies.any_texts(100))
 def test_hiding_twice_changes_nothing_more(text: str) -> None:
     assert hidden(hidden(text)) == hidden(text)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from oncelog.errors import AbortableError, FatalError, OutcomeUnknownError, RetriableError, UnknownTopicError
+from oncelog.testing.extremes import BYTES, LONG_SIZE
 from oncelog.testing.history import Piece, placed_runs_of
 from oncelog.testing.simulation.errors import LawBrokenError
 from oncelog.testing.simulation.processes import Process
@@ -153,14 +154,24 @@ def untouched(call: Callable[[], T]) -> T:
 # Records --------------------------------------------------------------------------------------------------------------
 
 
+_CONTENTS = [data for data in BYTES if len(data) < LONG_SIZE]
+
+
 def value_of(number: int) -> bytes:
-    """The value of the record with this number."""
-    return b"%d" % number
+    """The value of the record with this number: each of the extremes is used in turn."""
+    return b"%d;%b" % (number, _CONTENTS[number % len(_CONTENTS)])
 
 
 def number_of(value: bytes | None) -> int:
-    """The number of the record with this value."""
-    return int(value or b"-1")
+    """The number of the record with this value.
+
+    Raises:
+        LawBrokenError: nobody wrote such a value.
+    """
+    digits, _, _ = (value or b"").partition(b";")
+    if not digits.isdigit() or value_of(int(digits)) != value:
+        raise LawBrokenError(f"a value that nobody wrote: {value!r}")
+    return int(digits)
 
 
 def pieces_of(records: Iterable[ConsumerRecord], spans: Iterable[tuple[TopicPartition, int, int]]) -> Iterator[Piece]:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.clients.partitioner import FEW_ROWS, hash_key, hash_keys, partition_for_key, partitions_for_keys
+from tests.support import strategies
 
 GOLDEN = {
     b"": 142593372,
@@ -24,7 +25,7 @@ GOLDEN = {
     bytes(range(256)): -1466620173,
 }
 
-KEYS = st.lists(st.none() | st.binary(max_size=70), max_size=4 * FEW_ROWS)
+KEYS = st.lists(st.none() | strategies.byte_strings(70), max_size=4 * FEW_ROWS)
 TYPES = st.sampled_from([pa.binary(), pa.large_binary()])
 
 

@@ -10,10 +10,11 @@ from oncelog.errors import CorruptDataError
 from oncelog.ports import Check, Create, Delete, Op, Set
 from oncelog.znodes.replicated.command import Batch, Part, decode, encode, is_entry
 from oncelog.znodes.replicated.port import Entry
+from tests.support import strategies
 
 PATHS = st.text("/ab\u00e9\u4e2d", min_size=1, max_size=8)
-DATA = st.binary(max_size=40)
-NUMBERS = st.integers(-1, 2**62)
+DATA = strategies.byte_strings(40)
+NUMBERS = strategies.integers(-1, 2**62)
 OPS: st.SearchStrategy[Op] = st.one_of(
     st.builds(Create, PATHS, DATA),
     st.builds(Set, PATHS, DATA, NUMBERS),

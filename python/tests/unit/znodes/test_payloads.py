@@ -45,6 +45,7 @@ from oncelog.types import (
 )
 from oncelog.znodes import kinds, paths, payloads, rows
 from oncelog.znodes.payloads import GroupRecord, OwnerRecord
+from tests.support import strategies
 
 PATH = "/where/it/is"
 
@@ -60,13 +61,13 @@ def maybe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.none() | values
 
 
-names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
-numbers = st.integers(0, 2**63 - 1)
+names = strategies.names()
+numbers = strategies.integers(0)
 epochs = st.integers(0, MAX_PRODUCER_EPOCH)
 flags = st.booleans()
 pairs = st.builds(ProducerIdAndEpoch, numbers, epochs)
-counts = st.integers(1, 2**63 - 1)
-times = st.integers(-1, 2**63 - 1)
+counts = strategies.integers(1)
+times = strategies.integers(-1)
 sequences = st.integers(0, MAX_SEQUENCE)
 segments = st.sampled_from(["0a1b", "x", "9"])
 owners = st.sampled_from(
@@ -81,7 +82,7 @@ entries = st.one_of(
 refs = st.builds(IndexRef, names, numbers, numbers, numbers, numbers, numbers, numbers, times, maybe(numbers))
 spans = st.builds(OwnerSpan, owners, numbers, numbers, st.lists(pairs, min_size=1, max_size=3).map(tuple))
 partitions = st.builds(TopicIdPartition, names, segments, st.integers(0, 500))
-values = st.builds(OffsetAndMetadata, numbers, st.text(max_size=5))
+values = st.builds(OffsetAndMetadata, numbers, strategies.texts(5))
 manifests = st.builds(Manifest, names, numbers, pairs, sequences, maybe(owners))
 last_batches = st.builds(LastBatch, numbers, names, numbers, names, maybe(names))
 

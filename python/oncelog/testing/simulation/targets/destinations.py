@@ -28,7 +28,8 @@ from oncelog.testing.simulation.tasks import Task
 if TYPE_CHECKING:
     from oncelog.testing.simulation.targets.queries import TargetQuery
 
-PREFIX = "query"
+PREFIX = "größe/a.b\"c'd`e%41 f"
+"""A name that stores escape, each in its own way."""
 
 Rows = Sequence[Sequence[int]]
 """The rows of a batch, by Spark's partition."""
