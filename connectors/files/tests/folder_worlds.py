@@ -9,9 +9,8 @@ from typing import Any
 import pyarrow.dataset as arrow
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelog import metadata
 from oncelog.crash_points import CrashPoint
-from oncelog.testing.target_contract import BrokenJob, TargetWorld
+from oncelog.testing.target_contract import BrokenJob, LedgerWorld
 from oncelog_files import options as sink_options
 from oncelog_files.crash_points import FilesCrashPoint
 from oncelog_files.target import FilesTarget
@@ -49,7 +48,7 @@ def is_visible(file: Path, folder: Path) -> bool:
     return not any(part.startswith(("_", ".")) for part in file.relative_to(folder).parts)
 
 
-class FilesWorld(TargetWorld):
+class FilesWorld(LedgerWorld):
     """A folder, and drivers that write into it.
 
     Args:
@@ -61,8 +60,6 @@ class FilesWorld(TargetWorld):
         super().__init__(folder)
         self.spark = spark
         self.out = folder / "out"
-        self.ledger = str(folder / "ledger")
-        self.store = metadata.open_metadata(self.ledger)
         self.options = options
 
     def target(self) -> FilesTarget:
@@ -81,6 +78,3 @@ class FilesWorld(TargetWorld):
 
     def left(self) -> list[str]:
         return left_staging(self.out)
-
-    def close(self) -> None:
-        self.store.close()

@@ -17,18 +17,13 @@ from pyspark.sql import DataFrame, SparkSession
 from folder_worlds import BEFORE_THE_DECISION, BEHIND_THE_DECISION, FilesWorld, is_visible
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import (
-    BatchRefusedError,
     CorruptDataError,
     FileUnavailableError,
     RoundAbortedError,
     RunSupersededError,
 )
-from oncelog.metadata import open_metadata
-from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark.kit import staged_names
-from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.staging import StagingAttempt
-from oncelog.spark.kit.target import Batch
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, at, stop
 from oncelog_files import manifests
 from oncelog_files.crash_points import FilesCrashPoint
@@ -270,32 +265,6 @@ def test_a_batch_goes_where_its_decision_says_whatever_the_options_say_later(wor
 
     assert world.visible() == []
     world.out = decided_for
-    assert world.holds(FIRST)
-
-
-def test_a_ledger_that_lacks_a_querys_first_batch_is_refused(world: FilesWorld, tmp_path: Path) -> None:
-    """Spark may not have recorded it, and a query that never wrote anything may begin with any ledger."""
-    world.run(0, FIRST)
-    world.store.close()
-    world.store = open_metadata(str(tmp_path / "another"))
-
-    with pytest.raises(BatchRefusedError, match=r"the history of this query is in another ledger.*batch_id=0"):
-        world.run(0, FIRST, "run-2")
-    assert world.holds(FIRST)
-
-    other = BatchRequest(world.prefix, "another query", "sink", "run-3", 0, "offsets of 0")
-    BatchDriver(world.target()).run(Batch(other, world.job(SECOND)))
-    assert world.holds(FIRST, SECOND)
-
-
-def test_a_ledger_that_lacks_the_history_is_refused(world: FilesWorld, tmp_path: Path) -> None:
-    world.run(0, FIRST)
-    world.store.close()
-    world.store = open_metadata(str(tmp_path / "another"))
-
-    with pytest.raises(BatchRefusedError, match=r"the history of this query is in another ledger.*batch_id=1"):
-        world.run(1, SECOND)
-
     assert world.holds(FIRST)
 
 

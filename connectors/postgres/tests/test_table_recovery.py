@@ -22,10 +22,7 @@ from oncelog.errors import (
     RunSupersededError,
     UsageError,
 )
-from oncelog.metadata import open_metadata
-from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark import task_errors
-from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.target import Batch
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, at, stop
 from oncelog_postgres import staging
@@ -242,34 +239,14 @@ def test_a_staging_table_that_is_gone_behind_the_decision_is_never_taken_for_an_
 
 
 @by_both
-def test_a_ledger_that_lacks_the_history_is_refused(world: PostgresWorld, tmp_path: Path) -> None:
+def test_the_marks_of_queries_count_in_all_schemas(world: PostgresWorld) -> None:
     world.run(0, FIRST)
-    world.store.close()
-    world.store = open_metadata(str(tmp_path / "another"))
-
-    with pytest.raises(BatchRefusedError, match="the history of this query is in another ledger"):
-        world.run(1, SECOND)
-
-    assert world.holds(FIRST)
-
-
-@by_both
-@pytest.mark.parametrize("schema", ["as before", "another"])
-def test_a_ledger_that_lacks_a_querys_first_batch_is_refused(world: PostgresWorld, tmp_path: Path, schema: str) -> None:
-    """Spark may not have recorded it, and a query that never wrote anything may begin with any ledger."""
-    world.run(0, FIRST)
-    world.store.close()
-    world.store = open_metadata(str(tmp_path / "another"))
-    if schema == "another":
-        world.url = world.server.url()
+    assert world.lose_ledger()
+    world.url = world.server.url()
 
     with pytest.raises(BatchRefusedError, match=r"the history of this query is in another ledger.*batch_id=0"):
         world.run(0, FIRST, "run-2")
     assert world.holds(FIRST)
-
-    other = BatchRequest(world.prefix, "another query", "sink", "run-3", 0, "offsets of 0")
-    BatchDriver(world.target()).run(Batch(other, world.job(SECOND)))
-    assert world.holds(FIRST, SECOND)
 
 
 @by_both

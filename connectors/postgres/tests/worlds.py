@@ -11,9 +11,8 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from oncelog import metadata
 from oncelog.crash_points import CrashPoint
-from oncelog.testing.target_contract import TargetWorld
+from oncelog.testing.target_contract import LedgerWorld
 from oncelog_postgres import options as sink_options
 from oncelog_postgres.columns import StagedColumn
 from oncelog_postgres.crash_points import PostgresCrashPoint
@@ -85,7 +84,7 @@ def keyed(*rows: tuple[int | None, str | None]) -> ArrowJob:
     return ArrowJob(pa.table({"id": pa.array(ids, pa.int32()), "value": pa.array(values, pa.string())}))
 
 
-class PostgresWorld(TargetWorld):
+class PostgresWorld(LedgerWorld):
     """A table, and drivers that write into it.
 
     Args:
@@ -99,8 +98,6 @@ class PostgresWorld(TargetWorld):
         self.url = server.url()
         self.prefix = f"{self.prefix}.{schema_of(self.url)}"  # the marks of a query count in all schemas
         self.table = new_table(server, columns)
-        self.ledger = str(folder / "ledger")
-        self.store = metadata.open_metadata(self.ledger)
         self.options = options
 
     def target(self) -> PostgresTarget:
@@ -120,6 +117,3 @@ class PostgresWorld(TargetWorld):
     def left(self) -> list[str]:
         """The staging tables that there are."""
         return left_staging(self.server, self.url)
-
-    def close(self) -> None:
-        self.store.close()

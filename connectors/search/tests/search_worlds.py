@@ -12,9 +12,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from oncelog import metadata
 from oncelog.crash_points import CrashPoint
-from oncelog.testing.target_contract import StoppedOnPurposeError, TargetWorld
+from oncelog.testing.target_contract import LedgerWorld, StoppedOnPurposeError
 from oncelog_search import options as sink_options
 from oncelog_search.crash_points import SearchCrashPoint
 from oncelog_search.documents import BETWEEN_RECORDS, Documents
@@ -95,7 +94,7 @@ class BrokenPlainJob(PlainJob):
         raise StoppedOnPurposeError("the job fails on purpose")
 
 
-class SearchWorld(TargetWorld):
+class SearchWorld(LedgerWorld):
     """An index, and drivers that write into it.
 
     Args:
@@ -117,8 +116,6 @@ class SearchWorld(TargetWorld):
         self.url = opensearch.url
         self.index = opensearch.new_index(fields or {"value": {"type": "keyword"}})
         self.staging = folder / "staging"
-        self.ledger = str(folder / "ledger")
-        self.store = metadata.open_metadata(self.ledger)
         self.options = options
 
     def target(self) -> SearchTarget:
@@ -143,6 +140,3 @@ class SearchWorld(TargetWorld):
     def left(self) -> list[str]:
         """The attempts that have a staging folder."""
         return left_staging(self.staging)
-
-    def close(self) -> None:
-        self.store.close()

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelog.crash_points import CrashPoint
-from oncelog.errors import BatchRefusedError, CorruptDataError, FileWriteError, RoundAbortedError, RunSupersededError
+from oncelog.errors import CorruptDataError, FileWriteError, RoundAbortedError, RunSupersededError
 from oncelog.metadata import open_metadata
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark.kit import staged_names
@@ -427,32 +427,6 @@ def test_a_batch_goes_where_its_decision_says_whatever_the_options_say_later(wor
 
     assert world.visible() == []
     world.index = decided_for
-    assert world.holds(FIRST)
-
-
-def test_a_ledger_that_lacks_a_querys_first_batch_is_refused(world: SearchWorld, tmp_path: Path) -> None:
-    """Spark may not have recorded it, and a query that never wrote anything may begin with any ledger."""
-    world.run(0, FIRST)
-    world.store.close()
-    world.store = open_metadata(str(tmp_path / "another"))
-
-    with pytest.raises(BatchRefusedError, match=r"the history of this query is in another ledger.*batch_id=0"):
-        world.run(0, FIRST, "run-2")
-    assert world.holds(FIRST)
-
-    other = BatchRequest(world.prefix, "another query", "sink", "run-3", 0, "offsets of 0")
-    BatchDriver(world.target()).run(Batch(other, world.job(SECOND)))
-    assert world.holds(FIRST, SECOND)
-
-
-def test_a_ledger_that_lacks_the_history_is_refused(world: SearchWorld, tmp_path: Path) -> None:
-    world.run(0, FIRST)
-    world.store.close()
-    world.store = open_metadata(str(tmp_path / "another"))
-
-    with pytest.raises(BatchRefusedError, match=r"the history of this query is in another ledger.*batch_id=1"):
-        world.run(1, SECOND)
-
     assert world.holds(FIRST)
 
 

@@ -20,9 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import StructType
 
-from oncelog import metadata
 from oncelog.crash_points import CrashPoint
-from oncelog.testing.target_contract import StoppedOnPurposeError, TargetWorld
+from oncelog.testing.target_contract import LedgerWorld, StoppedOnPurposeError
 from oncelog.testing.value_contract import ValueWorld
 from oncelog_tables.batch_sink import IcebergSink
 from oncelog_tables.columns import WrittenColumn
@@ -93,7 +92,7 @@ class BrokenArrowJob(ArrowJob):
         raise StoppedOnPurposeError("the job fails on purpose")
 
 
-class DeltaWorld(TargetWorld):
+class DeltaWorld(LedgerWorld):
     """A Delta table, and drivers that write into it."""
 
     def __init__(
@@ -102,7 +101,6 @@ class DeltaWorld(TargetWorld):
         super().__init__(folder)
         self.key_columns = key_columns
         self.table = folder / "a table"
-        self.store = metadata.open_metadata(str(folder / "ledger"))
         self.schema = schema or pa.schema({"value": pa.string()})
         create_delta(self.table, self.schema, **settings)
 
@@ -123,9 +121,6 @@ class DeltaWorld(TargetWorld):
 
     def left(self) -> list[str]:
         return left_folders(self.table)
-
-    def close(self) -> None:
-        self.store.close()
 
 
 def create_delta(table: Path, schema: pa.Schema, **settings: Any) -> None:
@@ -169,7 +164,7 @@ def delta_rows(table: Path) -> list[dict[str, Any]]:
     return found
 
 
-class IcebergWorld(TargetWorld):
+class IcebergWorld(LedgerWorld):
     """An Iceberg table in a catalog of its own, and drivers that write into it."""
 
     def __init__(
@@ -177,7 +172,6 @@ class IcebergWorld(TargetWorld):
     ) -> None:
         super().__init__(folder)
         self.key_columns = key_columns
-        self.store = metadata.open_metadata(str(folder / "ledger"))
         self.catalog = catalog_in(folder)
         self.schema = schema or pa.schema({"value": pa.string()})
         self.table = "lake.a table"
@@ -210,7 +204,7 @@ class IcebergWorld(TargetWorld):
         return left_iceberg_folders(self.loaded().metadata_location)
 
     def close(self) -> None:
-        self.store.close()
+        super().close()
         close_iceberg(*self._opened)
 
 

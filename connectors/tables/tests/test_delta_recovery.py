@@ -16,8 +16,7 @@ from deltalake.schema import PrimitiveType
 
 from lakes import BEFORE_THE_DECISION, BEHIND_THE_DECISION, DeltaWorld, create_delta
 from oncelog.crash_points import CrashPoint
-from oncelog.errors import BatchRefusedError, CorruptDataError, NotPreparedError, RunSupersededError
-from oncelog.metadata import open_metadata
+from oncelog.errors import CorruptDataError, NotPreparedError, RunSupersededError
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, always_at, at, stop
 from oncelog_tables import place
 from oncelog_tables.crash_points import TablesCrashPoint
@@ -249,17 +248,6 @@ def test_files_that_are_gone_behind_the_decision_are_never_taken_for_none(world:
     with pytest.raises(CorruptDataError, match=r"the files of a decided batch are not .* as they were written"):
         world.run(0, FIRST, "run-2")
     assert world.visible() == []
-
-
-def test_a_ledger_that_lacks_the_history_is_refused(world: DeltaWorld, tmp_path: Path) -> None:
-    world.run(0, FIRST)
-    world.store.close()
-    world.store = open_metadata(str(tmp_path / "another"))
-
-    for batch_id in (0, 1):
-        with pytest.raises(BatchRefusedError, match="the history of this query is in another ledger"):
-            world.run(batch_id, SECOND)
-    assert world.holds(FIRST)
 
 
 def test_the_table_knows_the_batch_when_commits_and_snapshots_are_gone(world: DeltaWorld) -> None:

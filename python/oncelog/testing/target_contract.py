@@ -27,6 +27,7 @@ from oncelog.crash_points import CrashPoint, StoppedHereError
 from oncelog.errors import BatchRefusedError, NotCommittedError, RoundAbortedError, RunSupersededError
 from oncelog.ledger.giving_up import give_up, read_given_up
 from oncelog.ledger.kinds import LedgerKind
+from oncelog.metadata import open_metadata
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.randomness import random_id
 from oncelog.spark.kit.driver import BatchDriver
@@ -69,6 +70,14 @@ class TargetWorld(ABC):
         """A job that fails while it runs."""
         return BrokenJob()
 
+    def lose_ledger(self) -> bool:
+        """Have later drivers use an empty ledger.
+
+        Returns:
+            False if the target's store keeps no record of queries, or has the ledger itself: there is nothing to test.
+        """
+        return False
+
     def close(self) -> None:  # noqa: B027 - most worlds have nothing to close
         """Clean up after the test."""
 
@@ -93,6 +102,28 @@ class TargetWorld(ABC):
     def holds(self, *batches: Sequence[str]) -> bool:
         """Whether a reader sees exactly these batches, each value once."""
         return sorted(self.visible()) == sorted(value for batch in batches for value in batch)
+
+
+class LedgerWorld(TargetWorld):
+    """A world whose ledger is in a store of its own, and whose target keeps a record of its queries.
+
+    Attributes:
+        ledger: where the store is.
+        store: of the drivers that begin from now on.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.ledger = str(folder / "ledger")
+        self.store = open_metadata(self.ledger)
+
+    def lose_ledger(self) -> bool:
+        self.store.close()
+        self.store = open_metadata(str(self.folder / "another ledger"))
+        return True
+
+    def close(self) -> None:
+        self.store.close()
 
 
 class BrokenJob:
@@ -321,6 +352,29 @@ class TargetContract:
         assert read_given_up(target.store, kind, world.prefix) == given_up
         assert give_up(target.store, kind, world.prefix, reason="", operator="me") == []
         world.remove_staged(kind.read_rounds(target.store, world.prefix)[given_up[0].round].nonce)
+
+    def test_a_ledger_that_lacks_a_querys_first_batch_is_refused(self, world: TargetWorld) -> None:
+        """Spark may not have recorded that batch. A query that never wrote anything may begin with any ledger."""
+        world.run(0, FIRST)
+        if not world.lose_ledger():
+            return
+
+        with pytest.raises(BatchRefusedError, match=r"the history of this query is in another ledger.*batch_id=0"):
+            world.run(0, FIRST, "run-2")
+        assert world.holds(FIRST)
+
+        other = BatchRequest(world.prefix, "another query", "sink", "run-3", 0, "offsets of 0")
+        BatchDriver(world.target()).run(Batch(other, world.job(SECOND)))
+        assert world.holds(FIRST, SECOND)
+
+    def test_a_ledger_that_lacks_the_history_is_refused(self, world: TargetWorld) -> None:
+        world.run(0, FIRST)
+        if not world.lose_ledger():
+            return
+
+        with pytest.raises(BatchRefusedError, match=r"the history of this query is in another ledger.*batch_id=1"):
+            world.run(1, SECOND)
+        assert world.holds(FIRST)
 
     def test_many_batches_are_each_there_once(self, world: TargetWorld) -> None:
         target = world.target()
