@@ -36,6 +36,7 @@ from oncelog_tables.delta_statistics import statistics
 from oncelog_tables.errors import TableUnavailableError
 from oncelog_tables.footers import FileFacts
 from oncelog_tables.keys import KeyColumn
+from oncelog_tables.partitions import Folders
 
 OLDEST: Final = (1, 6)
 """The oldest deltalake whose `create_write_transaction` commits app transactions. Older ones leave them out, unsaid."""
@@ -148,8 +149,8 @@ class OpenDeltaTable:
         return not self.keys
 
     @property
-    def partitioned_by(self) -> Mapping[str, str | None]:
-        return {name: self._folder(name) for name in self._partitioned_by} if self.adds_files else {}
+    def partitioned_by(self) -> Mapping[str, Folders]:
+        return {name: Folders(self._folder(name), name) for name in self._partitioned_by} if self.adds_files else {}
 
     def last_batch(self, app_id: str) -> int | None:
         return self._log.table.transaction_version(app_id)

@@ -18,24 +18,23 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import IO, Any, Final, cast
 
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table as CatalogTable
 from pyiceberg.table import TableProperties, Transaction
 
-from oncelog.errors import OncelogError, UsageError
-from oncelog_tables import field_ids, iceberg_deletes, iceberg_metrics, iceberg_types, keys
+from oncelog.errors import UsageError
+from oncelog_tables import field_ids, iceberg_deletes, iceberg_errors, iceberg_metrics, iceberg_types, keys
 from oncelog_tables.columns import TableColumn
 from oncelog_tables.decisions import Decided
-from oncelog_tables.errors import TableUnavailableError
 from oncelog_tables.footers import FileFacts
 from oncelog_tables.iceberg_files import ManifestFiles
 from oncelog_tables.iceberg_memory import KeptInMemory
 from oncelog_tables.keys import KeyColumn
+from oncelog_tables.partitions import Folders
 
 BATCHES: Final = "oncelog.batch."
 """What the properties begin with by which a table knows its newest batches."""
@@ -64,7 +63,7 @@ class IcebergTables:
             UsageError: there is none, or the sink cannot write into it, or not replace its rows by these columns.
             TableUnavailableError: not now.
         """
-        with _failing(name):
+        with iceberg_errors.translated(name):
             if self._catalog is None:
                 self._catalog = load_catalog(self._name, **self._properties)
             return OpenIcebergTable(name, self._catalog.load_table(name), key_columns)
@@ -98,8 +97,8 @@ class OpenIcebergTable:
         self.layout = json.dumps([metadata.default_spec_id, self._location, *of_keys])
 
     @property
-    def partitioned_by(self) -> Mapping[str, str | None]:
-        return {folder.name: folder.value for folder in self._folders if folder}
+    def partitioned_by(self) -> Mapping[str, Folders]:
+        return {folder.name: Folders(folder.value, folder.label) for folder in self._folders if folder}
 
     def last_batch(self, app_id: str) -> int | None:
         found = self._table.metadata.properties.get(BATCHES + app_id)
@@ -118,7 +117,7 @@ class OpenIcebergTable:
         for file in files:
             iceberg_metrics.check_ids(file.footer, self._table.schema(), self.name)
         newest = self._table.current_snapshot()
-        with _failing(self.name):
+        with iceberg_errors.translated(self.name):
             if newest is not None:
                 newest.manifests(self._table.io)  # pyiceberg caches them
         rehearsed = copy.copy(self._table)
@@ -127,10 +126,10 @@ class OpenIcebergTable:
 
     def commit(self, decided: Decided, folder: str, files: Sequence[FileFacts]) -> str | None:
         try:
-            with _failing(self.name):
+            with iceberg_errors.translated(self.name):
                 self._staged(self._table, decided, folder, files).commit_transaction()
         except CommitFailedException as refused:
-            return _line(refused)
+            return iceberg_errors.line(refused)
         return None
 
     def _staged(self, table: CatalogTable, decided: Decided, folder: str, files: Sequence[FileFacts]) -> Transaction:
@@ -222,28 +221,3 @@ def _mapped(fields: Sequence[Any], above: tuple[str, ...] = ()) -> Iterator[tupl
         for name in field.names:
             yield (*above, name), field.field_id
             yield from _mapped(field.fields, (*above, name))
-
-
-@contextmanager
-def _failing(table: str) -> Iterator[None]:
-    """Turn what pyiceberg raises into oncelog's errors; a commit that others overtook is left as it is."""
-    try:
-        yield
-    except (OncelogError, CommitFailedException):
-        raise
-    except (NoSuchTableError, NoSuchNamespaceError) as problem:
-        raise UsageError(
-            "the catalog has no such table; create it, or correct the options table and catalog",
-            table=table,
-            reason=_line(problem),
-        ) from None
-    except Exception as problem:  # each catalog's client has errors of its own
-        raise TableUnavailableError(
-            "the table's catalog or storage cannot be reached now, or denies access",
-            table=table,
-            reason=f"{type(problem).__name__}: {_line(problem)}",
-        ) from problem
-
-
-def _line(problem: Exception) -> str:
-    return " ".join(str(problem).split())

@@ -42,11 +42,13 @@ class PartitionFolder:
 
     Attributes:
         name: of the folders.
+        label: what errors call the partition: the column, and how it is transformed.
         value: the SQL expression of what they have in their names.
         parse: the partition's value, in Iceberg's terms, from that text.
     """
 
     name: str
+    label: str
     value: str
     parse: Callable[[str], Any]
 
@@ -118,9 +120,7 @@ def folders(table: str, schema: Schema, spec: PartitionSpec) -> list[PartitionFo
         if isinstance(field.transform, transforms.VoidTransform):
             found.append(None)
             continue
-        column = "`{}`".format(source.name.replace("`", "``"))
-        name = f"_oncelog_partition_{number}"
-        made = _folder(name, column, field, source.field_type)
+        made = _folder(f"_oncelog_partition_{number}", source, field)
         if made is None or source.field_id not in {one.field_id for one in schema.fields}:
             raise UsageError(
                 "the sink cannot write into this Iceberg table: it has a partition of which the sink cannot compute "
@@ -154,19 +154,21 @@ def _source(table: str, schema: Schema, field: PartitionField) -> types.NestedFi
     return schema.find_field(field.source_id)
 
 
-def _folder(name: str, column: str, field: PartitionField, kind: types.IcebergType) -> PartitionFolder | None:
-    transform = field.transform
+def _folder(name: str, source: types.NestedField, field: PartitionField) -> PartitionFolder | None:
+    transform, kind = field.transform, source.field_type
+    column = "`{}`".format(source.name.replace("`", "``"))
+    label = source.name if isinstance(transform, transforms.IdentityTransform) else f"{transform}({source.name})"
     if isinstance(kind, types.StringType):
         text = f"concat('{TEXT_MARK}', {column})"
         if isinstance(transform, transforms.TruncateTransform):
             text = f"concat('{TEXT_MARK}', substring({column}, 1, {transform.width}))"
         elif not isinstance(transform, transforms.IdentityTransform):
             return None
-        return PartitionFolder(name, text, lambda found: found.removeprefix(TEXT_MARK))
+        return PartitionFolder(name, label, text, lambda found: found.removeprefix(TEXT_MARK))
     if isinstance(kind, types.BooleanType) and isinstance(transform, transforms.IdentityTransform):
-        return PartitionFolder(name, f"{column} AND true", lambda found: found == "true")
+        return PartitionFolder(name, label, f"{column} AND true", lambda found: found == "true")
     value = _number(column, transform, kind)
-    return None if value is None else PartitionFolder(name, value, int)
+    return None if value is None else PartitionFolder(name, label, value, int)
 
 
 def _number(column: str, transform: Any, kind: types.IcebergType) -> str | None:

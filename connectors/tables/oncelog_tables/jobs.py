@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from oncelog_tables.partitions import Folders
+
 
 class SparkJob:
     """The plan of a batch in Spark."""
@@ -31,11 +33,11 @@ class SparkJob:
     def schema(self) -> StructType:
         return self._rows.schema
 
-    def run(self, planned: Sequence[WrittenColumn], folder: str, partitioned_by: Mapping[str, str | None]) -> int:
+    def run(self, planned: Sequence[WrittenColumn], folder: str, partitioned_by: Mapping[str, Folders]) -> int:
         """Run the plan once; Spark's parquet writer writes the rows."""
         required = [column.name for column in planned if column.is_checked]
         rows = row_values.checked(columns.select(self._rows, planned), required=required)
-        named = [column.name for column in planned if column.names_folder]
+        named = {column.name: column.name for column in planned if column.names_folder}
         rows = partitions.checked(rows, named, partitions.DELTA_RS_ESCAPES, folder)
         observation = Observation()
         ids = [column.ids for column in planned if column.ids]

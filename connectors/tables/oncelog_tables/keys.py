@@ -24,6 +24,8 @@ from oncelog_tables.field_ids import FieldIds
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from oncelog_tables.partitions import Folders
+
 FOLDER: Final = "keys/"
 """Below the attempt's folder: the files with the keys of a batch, for a format that commits them."""
 
@@ -131,7 +133,7 @@ def _refusal(found: Mapping[str, Any], keys: Sequence[KeyColumn], table: str) ->
 
 
 def write(
-    spark: SparkSession, folder: str, keys: Sequence[KeyColumn], partitioned_by: Mapping[str, str | None]
+    spark: SparkSession, folder: str, keys: Sequence[KeyColumn], partitioned_by: Mapping[str, Folders]
 ) -> None:
     """Write the keys of the rows in a folder into files below it, parted as the rows are.
 

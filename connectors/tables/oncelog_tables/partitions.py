@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
@@ -32,6 +33,20 @@ DELTA_RS_ESCAPES: Final = r"[^A-Za-z0-9]"
 """The signs that the two write as ``%XX``: the second one for each byte, though not for all of these signs."""
 
 
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """The folders of one partition.
+
+    Attributes:
+        value: the SQL expression of what their names end with; None for the column of the same name, which the files
+            then leave out.
+        label: what errors call the partition.
+    """
+
+    value: str | None
+    label: str
+
+
 def values_of(name: str) -> dict[str, str | None]:
     """The values in the folders of a file's name, by column; None for no value, and for an empty text."""
     pairs = (folder.split("=", 1) for folder in name.split("/")[:-1])
@@ -49,29 +64,29 @@ def unmarked(text: str | None) -> str | None:
     return text.removeprefix(_MARK) if text and text.endswith(NO_VALUE) else text
 
 
-def checked(rows: DataFrame, names: Collection[str], escapes: str, root: str) -> DataFrame:
+def checked(rows: DataFrame, labels: Mapping[str, str], escapes: str, root: str) -> DataFrame:
     """The same rows; the job that writes them fails with an InvalidRecordError if a folder cannot have its name.
 
     Args:
-        names: columns that name folders.
+        labels: what errors call the columns that name folders, by the names of these.
         escapes: a pattern of the signs that the writer escapes.
         root: the URI below which the folders are.
     """
     most = LONGEST.get(root.partition(":")[0], LONGEST_KEY_PART)
     texts = [
-        field.name for field in rows.schema.fields if field.name in names and isinstance(field.dataType, T.StringType)
+        field.name for field in rows.schema.fields if field.name in labels and isinstance(field.dataType, T.StringType)
     ]
-    return rows.withColumns({name: _checked(name, escapes, most) for name in texts}) if texts else rows
+    return rows.withColumns({name: _checked(name, labels[name], escapes, most) for name in texts}) if texts else rows
 
 
-def _checked(name: str, escapes: str, most: int) -> Column:
+def _checked(name: str, label: str, escapes: str, most: int) -> Column:
     text = F.col("`{}`".format(name.replace("`", "``")))
     others = F.octet_length(F.regexp_replace(text, escapes, ""))
     size = others + 3 * (F.octet_length(text) - others) + len(name.encode()) + 1
     problem = InvalidRecordError(
         "a text in a column by which the table is partitioned cannot be the name of a folder: it is too long, has a "
         "NUL, or is the name for no value; change it in the query, or partition the table by another column",
-        column=name,
+        column=label,
         most_bytes=most,
     )
     return row_values.refused(text, (size > most) | text.contains("\0") | (text == NO_VALUE), problem, T.StringType())

@@ -9,6 +9,7 @@ from oncelog_tables.columns import TableColumn, WrittenColumn
 from oncelog_tables.decisions import Decided
 from oncelog_tables.footers import FileFacts
 from oncelog_tables.keys import KeyColumn
+from oncelog_tables.partitions import Folders
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,14 +27,13 @@ class Job(Protocol):
     def schema(self) -> StructType:
         """Of the rows."""
 
-    def run(self, planned: Sequence[WrittenColumn], folder: str, partitioned_by: Mapping[str, str | None]) -> int:
+    def run(self, planned: Sequence[WrittenColumn], folder: str, partitioned_by: Mapping[str, Folders]) -> int:
         """Write the rows once, as parquet files in a folder that is not there yet; returns how many rows it wrote.
 
         Args:
             planned: the columns of the files.
             folder: its URI.
-            partitioned_by: names of the folders that part the rows, each with the SQL expression of its value; None for
-                the column of that name, which the files then leave out.
+            partitioned_by: the folders that part the rows, by what their names begin with.
 
         Raises:
             InvalidRecordError: a row has a value that the formats do not hold, or none where the table wants one.
@@ -66,7 +66,7 @@ class Table(Protocol):
     @property
     def keys(self) -> Sequence[KeyColumn]: ...
     @property
-    def partitioned_by(self) -> Mapping[str, str | None]: ...
+    def partitioned_by(self) -> Mapping[str, Folders]: ...
     @property
     def layout(self) -> str: ...
     @property

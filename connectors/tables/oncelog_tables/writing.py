@@ -16,6 +16,8 @@ from oncelog_tables.field_ids import FieldIds
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from oncelog_tables.partitions import Folders
+
 SETTINGS: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96 has no statistics
     "spark.sql.parquet.writeLegacyFormat": "false",
@@ -27,20 +29,20 @@ FIELD_IDS: Final = "spark.sql.parquet.fieldId.write.enabled"
 """The setting by which Spark writes the field ids that the metadata of columns has."""
 
 
-def write(rows: DataFrame, folder: str, partitioned_by: Mapping[str, str | None], ids: Sequence[FieldIds] = ()) -> None:
+def write(rows: DataFrame, folder: str, partitioned_by: Mapping[str, Folders], ids: Sequence[FieldIds] = ()) -> None:
     """Write rows as parquet files into a folder that is not there yet.
 
     Args:
         folder: its URI.
-        partitioned_by: names of the folders that part the rows, each with the SQL expression of its value; None for the
-            column of that name, which the files then leave out.
+        partitioned_by: the folders that part the rows, by what their names begin with.
         ids: of the columns that the files have, in their order; none if files have no field ids. The columns' metadata
             has them too.
     """
-    for name, value in partitioned_by.items():
-        if value is not None:
-            rows = rows.withColumn(name, F.expr(value))
-    rows = partitions.checked(rows, partitioned_by, partitions.SPARK_ESCAPES, folder)
+    for name, folders in partitioned_by.items():
+        if folders.value is not None:
+            rows = rows.withColumn(name, F.expr(folders.value))
+    labels = {name: folders.label for name, folders in partitioned_by.items()}
+    rows = partitions.checked(rows, labels, partitions.SPARK_ESCAPES, folder)
     nested = [one for column in ids for one in column.nested]
     spark = rows.sparkSession
     settings = {**SETTINGS, FIELD_IDS: str(bool(ids)).lower()}

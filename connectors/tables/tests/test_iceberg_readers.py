@@ -317,6 +317,38 @@ def test_a_key_is_found_under_its_new_name_and_not_in_a_column_with_its_old_one(
     assert found == [{"id": 1, "value": "fifth"}, {"number": 1, "value": "third"}]
 
 
+def test_rows_are_replaced_after_the_types_of_their_keys_were_widened(query: Query, lake: Lake) -> None:
+    """In files, and in files of deletes, that have the narrower type."""
+    lake.options = {"mode": "upsert", "keyColumns": "id,price"}
+    lake.ask(
+        "CREATE TABLE THIS (id int, price decimal(6, 2), value string) USING iceberg "
+        "TBLPROPERTIES ('format-version' = '2')"
+    )
+
+    def upsert(value: str, id_: int, type_: str = "int", digits: int = 6) -> None:
+        row = f"SELECT CAST({id_} AS {type_}) id, CAST(-1.25 AS decimal({digits}, 2)) price, '{value}' value"
+        lake.write(lambda sink: query.write_rows(sink, query.spark.sql(row)))
+
+    for value in ("first", "second"):
+        for id_ in (-1, 2**31 - 1):
+            upsert(value, id_)
+    lake.ask("ALTER TABLE THIS ALTER COLUMN id TYPE bigint")
+    lake.ask("ALTER TABLE THIS ALTER COLUMN price TYPE decimal(20, 2)")
+    assert lake.ask("SELECT id, value FROM THIS ORDER BY id") == [
+        {"id": -1, "value": "second"},
+        {"id": 2**31 - 1, "value": "second"},
+    ]
+
+    upsert("third", -1)
+    upsert("third", 2**31, "bigint", 20)
+    upsert("fourth", 2**31, "bigint", 20)
+    assert lake.ask("SELECT id, value FROM THIS ORDER BY id") == [
+        {"id": -1, "value": "third"},
+        {"id": 2**31 - 1, "value": "second"},
+        {"id": 2**31, "value": "fourth"},
+    ]
+
+
 def test_field_ids_that_the_dataframe_has_from_another_file_mean_nothing(query: Query, lake: Lake) -> None:
     lake.ask(
         "CREATE TABLE THIS (a string, b string, s struct<x: string, y: string>, l array<struct<x: string, y: string>>) "

@@ -21,8 +21,7 @@ from pyspark.sql import SparkSession
 
 from lakes import BEFORE_THE_DECISION, BEHIND_THE_DECISION, ArrowJob, IcebergWorld, create_iceberg, iceberg_entries
 from oncelog.crash_points import CrashPoint
-from oncelog.errors import BatchRefusedError, CorruptDataError, InvalidRecordError, NotPreparedError, RunSupersededError
-from oncelog.metadata import open_metadata
+from oncelog.errors import CorruptDataError, InvalidRecordError, NotPreparedError, RunSupersededError
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, always_at, at, stop
 from oncelog_tables import iceberg_metrics, place
 from oncelog_tables.columns import WrittenColumn
@@ -395,17 +394,6 @@ def test_files_that_are_gone_behind_the_decision_are_never_taken_for_none(world:
     with pytest.raises(CorruptDataError, match=r"the files of a decided batch are not .* as they were written"):
         world.run(0, FIRST, "run-2")
     assert world.visible() == []
-
-
-@pytest.mark.in_turn("tables")
-def test_a_ledger_that_lacks_the_history_is_refused(world: IcebergWorld, tmp_path: Path) -> None:
-    world.run(0, FIRST)
-    world.store.close()
-    world.store = open_metadata(str(tmp_path / "another"))
-
-    with pytest.raises(BatchRefusedError, match="the history of this query is in another ledger"):
-        world.run(1, SECOND)
-    assert world.holds(FIRST)
 
 
 @pytest.mark.in_turn("tables")

@@ -8,6 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform, TruncateTransform
+from pyiceberg.types import NestedField, StringType
 from pyspark.sql import DataFrame, SparkSession
 
 from lakes import DeltaWorld, IcebergWorld
@@ -120,3 +124,43 @@ def test_rows_that_the_driver_does_not_see_are_not_taken_for_none(
     with pytest.raises(FileWriteError, match=r"tasks on other hosts.*written=1, found=0"):
         world.run_job(0, Elsewhere(rows(spark)))
     assert world.rows() == []
+
+
+@pytest.mark.parametrize("is_upsert", [False, True])
+def test_a_batch_is_refused_if_the_driver_sees_the_files_of_some_hosts_only(
+    spark: SparkSession, kind: str, tmp_path: Path, is_upsert: bool
+) -> None:
+    world: Any = WORLDS[kind](tmp_path, pa.schema([pa.field("id", pa.int64())]), ["id"] if is_upsert else ())
+
+    class OnTwoHosts(SparkJob):
+        def run(self, planned: Any, folder: str, partitioned_by: Any) -> int:
+            written = super().run(planned, folder, partitioned_by)
+            max(Path(folder.removeprefix("file:")).rglob("*.parquet")).unlink()
+            return written
+
+    with pytest.raises(FileWriteError, match=r"tasks on other hosts.*written=8, found=[1-7]\b"):
+        world.run_job(0, OnTwoHosts(spark.range(8, numPartitions=2)))
+    assert world.rows() == []
+
+    world.run_job(0, SparkJob(spark.range(8, numPartitions=2)), "run-2")
+    assert sorted(row["id"] for row in world.rows()) == list(range(8))
+    assert world.left() == []
+    world.close()
+
+
+def test_a_text_that_names_no_folder_is_refused_by_the_name_of_its_column_and_not_by_ours(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    schema = Schema(NestedField(1, "city", StringType()))
+    for transform, label in ((IdentityTransform(), "city"), (TruncateTransform(300), r"truncate\[300\]\(city\)")):
+        folder = tmp_path / str(transform)
+        folder.mkdir()
+        spec = PartitionSpec(PartitionField(1, 1000, transform, "part"))
+        world = IcebergWorld(folder, schema, partition_spec=spec)
+
+        with pytest.raises(InvalidRecordError, match=f"cannot be the name of a folder.*column='{label}'") as refused:
+            world.run_job(0, SparkJob(spark.sql("SELECT repeat('x', 300) AS city")))
+
+        assert "_oncelog" not in str(refused.value)
+        assert world.rows() == []
+        world.close()

@@ -3120,6 +3120,13 @@ COLUMNS_OF_TABLES = [
         (METRICS + "what_one_part_of_a_file_does_not_say_is_not_said_of_the_file",),
     ),
     Fault(
+        "every error of pyiceberg is called an unreachable catalog",
+        TABLES + "oncelog_tables/iceberg_errors.py",
+        "if isinstance(problem, _UNREACHABLE) or names & _UNREACHABLE_BY_NAME:",
+        "if names:",
+        (TABLES + "tests/test_iceberg_errors.py",),
+    ),
+    Fault(
         "metrics go to the column that has the name now",
         TABLES + "oncelog_tables/iceberg_metrics.py",
         "self._by_name.get(leaf.path) if leaf.field_id is None else leaf.field_id",
