@@ -16,7 +16,7 @@ from oncelog.runtime import Log
 from oncelog.testing import invariants
 from tests.support.harness.waiting import until
 from tests.support.log.logs import values
-from tests.support.spark.connect import Call, ConnectServer, all_jars, connect_server, running_server
+from tests.support.spark.connect import Call, ConnectServer, all_jars, client_python, connect_server, running_server
 from tests.support.spark.queries import PATIENCE_S
 
 __all__ = ["connect_server"]
@@ -102,6 +102,35 @@ def test_the_sinks_of_foreach_batch_point_to_the_sink_by_name(connect_server: Co
         assert f'writeStream.format("{name}")' in error
         assert error.endswith("paths and `znodes` then refer to the server")
     assert "uses the jars of its server" in jar
+
+
+def test_a_batch_write_in_a_foreach_batch_function_is_refused(log: Log, tmp_path: Path) -> None:
+    """A failure after it would make Spark run the batch again, which appends its rows again.
+
+    The server's Python needs Spark Connect's packages, with which Spark calls the function.
+    """
+    source = place(log, subscribe="in", startingOffsets="earliest")
+    by_python = place(log, topic="out", **{"spark.oncelog.jvmWriter": "false"})
+    kafka = {"format": "oncelog-kafka", "options": {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "out"}}
+    with log.producer() as producer:
+        producer.send("in", value=b"a")
+
+    def write(to: dict[str, Any], name: str, way: str = "rows") -> Call:
+        return "write_in_function", {"source": source, "to": to, "checkpoint": str(tmp_path / name), "way": way}
+
+    with running_server(tmp_path, all_jars(), client_python()) as server:
+        found = server.ask(
+            write(place(log, topic="out"), "jvm"),
+            write(by_python, "python"),
+            write(place(log, topic="out"), "joined", way="joined"),
+            write(place(log, topic="out"), "view", way="view"),
+            write(kafka, "kafka"),
+        )
+
+    for error, called in zip(found, [*["oncelog.spark"] * 4, "oncelog_kafka"], strict=True):
+        assert "a batch write in a foreachBatch function is not exactly once" in (error or ""), error
+        assert f"call {called}.sink(...) in the function" in error
+    assert copied(log) == []
 
 
 @pytest.mark.walk("Spark Connect")

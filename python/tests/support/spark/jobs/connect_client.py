@@ -41,6 +41,21 @@ def copy(spark: SparkSession, source: Place, sink: Place, checkpoint: str, *, is
     return len(query.recentProgress)
 
 
+def write_in_function(spark: SparkSession, source: Place, to: Place, checkpoint: str, way: str = "rows") -> None:
+    """Append each micro-batch in a function of foreachBatch, by a batch write; `way` names what it does to the rows."""
+
+    def write_batch(rows: DataFrame, batch_id: int) -> None:
+        if way == "joined":
+            rows = rows.crossJoin(rows.sparkSession.range(1)).select("value").distinct()
+        elif way == "view":
+            rows.createOrReplaceTempView("batch")
+            rows = rows.sparkSession.sql("SELECT value FROM VALUES ('a') AS t (value) WHERE value IN (TABLE batch)")
+        rows.write.format(to["format"]).options(**to["options"]).mode("append").save()
+
+    writer = _stream(spark, source).writeStream.foreachBatch(write_batch)
+    writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
+
+
 def make_sink(spark: SparkSession, **options: str) -> None:
     oncelog.spark.sink(**options)
 
@@ -63,7 +78,8 @@ def _stream(spark: SparkSession, source: Place) -> DataFrame:
 
 
 CALLS: Mapping[str, Callable[..., Any]] = {
-    call.__name__: call for call in (write, read, copy, make_sink, make_kafka_sink, call_sink, configure)
+    call.__name__: call
+    for call in (write, read, copy, write_in_function, make_sink, make_kafka_sink, call_sink, configure)
 }
 
 

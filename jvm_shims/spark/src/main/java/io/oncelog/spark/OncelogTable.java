@@ -1,5 +1,6 @@
 package io.oncelog.spark;
 
+import io.oncelog.spark.sink.GuardedWriteBuilder;
 import io.oncelog.spark.sink.JvmWriteBuilder;
 import java.util.EnumSet;
 import java.util.Set;
@@ -58,10 +59,9 @@ final class OncelogTable extends PythonTable {
   public WriteBuilder newWriteBuilder(LogicalWriteInfo given) {
     ContinuousProcessing.refuse();
     LogicalWriteInfo info = new CheckedWrite(given.queryId(), given.schema(), checked(given.options()));
-    WriteBuilder python = super.newWriteBuilder(info);
-    return isInJvm(info.options(), WRITER)
-        ? new JvmWriteBuilder(source, name(), (SupportsTruncate) python, info)
-        : python;
+    SupportsTruncate python = (SupportsTruncate) super.newWriteBuilder(info);
+    boolean isInJvm = isInJvm(info.options(), WRITER);
+    return new GuardedWriteBuilder(isInJvm ? new JvmWriteBuilder(source, name(), python, info) : python);
   }
 
   private record CheckedWrite(String queryId, StructType schema, CaseInsensitiveStringMap options)

@@ -3,6 +3,7 @@ package io.oncelog.kafka.sink;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.oncelog.kafka.PythonSteps;
+import io.oncelog.spark.MicroBatchRows;
 import java.util.concurrent.TimeUnit;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
@@ -15,6 +16,10 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /** {@code df.write}: writes all rows or none. Like any batch write, it appends again if it is run again. */
 public final class BatchWrite {
+  private static final String INSTEAD =
+      "call oncelog_kafka.sink(...) in the function, with the DataFrame and the batch id, or write the stream with "
+          + "writeStream.format(\"oncelog-kafka\"), as Spark Connect needs it";
+
   private BatchWrite() {}
 
   public static BaseRelation run(
@@ -23,7 +28,7 @@ public final class BatchWrite {
       throw new IllegalArgumentException(
           "a topic can only be appended to; leave the mode out, or use mode(\"append\"); mode=" + mode);
     }
-    refuseMicroBatch(rows);
+    MicroBatchRows.refuse((SparkSession) rows.sparkSession(), rows.queryExecution().analyzed(), INSTEAD);
     PythonSteps python = new PythonSteps(rows.schema(), CollectionConverters.asJava(options));
     ObjectNode request = PythonSteps.newObject();
     request.put("speculates", context.sparkContext().getConf().getBoolean("spark.speculation", false));
@@ -43,17 +48,6 @@ public final class BatchWrite {
     request.put("job_ms", TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began));
     python.ask("commit", request);
     return relation(context, rows.schema());
-  }
-
-  /** When Spark runs a micro-batch again, a batch write appends its rows again. */
-  private static void refuseMicroBatch(Dataset<Row> rows) {
-    SparkSession session = (SparkSession) rows.sparkSession();
-    boolean isOnItsThread = session.sparkContext().getLocalProperty(RunningQuery.QUERY_ID) != null;
-    if (isOnItsThread || RunningQuery.of(session, -1) != null) {
-      throw new IllegalArgumentException(
-          "a batch write in a foreachBatch function is not exactly once: when Spark runs the batch again, it appends "
-              + "its rows again; call oncelog_kafka.sink(...) in the function, with the DataFrame and the batch id");
-    }
   }
 
   private static BaseRelation relation(SQLContext context, StructType schema) {

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.oncelog.kafka.PythonSteps;
 import io.oncelog.kafka.source.SourceClusters;
+import io.oncelog.spark.MicroBatchRows;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -24,12 +25,9 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 record RunningQuery(Object execution, long batchId, String defaultPlace, Configuration hadoop) {
 
-  /** The local property of a query's thread, and of its tasks. */
-  static final String QUERY_ID = "sql.streaming.queryId";
-
   /** The query whose tasks this thread is about to start. */
   static RunningQuery ofThisThread(SparkContext context) {
-    UUID id = UUID.fromString(context.getLocalProperty(QUERY_ID));
+    UUID id = UUID.fromString(context.getLocalProperty(MicroBatchRows.QUERY_ID));
     long batchId = Long.parseLong(context.getLocalProperty("streaming.sql.batchId"));
     SparkSession session = (SparkSession) org.apache.spark.sql.SparkSession.active();
     Map<?, ?> running = session.sharedState().activeStreamingQueries();
@@ -42,12 +40,8 @@ record RunningQuery(Object execution, long batchId, String defaultPlace, Configu
 
   /** The query for which Spark cloned this session, as it does for each query; null if there is none. */
   static RunningQuery of(SparkSession session, long batchId) {
-    for (Object execution : session.sharedState().activeStreamingQueries().values()) {
-      if (execution != null && call(execution, "sparkSessionForStream").equals(session)) {
-        return of(session, execution, batchId);
-      }
-    }
-    return null;
+    Object execution = MicroBatchRows.queryOf(session);
+    return execution == null ? null : of(session, execution, batchId);
   }
 
   private static RunningQuery of(SparkSession session, Object execution, long batchId) {
