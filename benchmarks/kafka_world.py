@@ -20,7 +20,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import oncelog_kafka
 from benchmarks import data, kafka_peer
-from oncelog.testing.kafka_broker import KafkaBroker
+from oncelog.testing.kafka_broker import TV2_VERSION, KafkaBroker
 from oncelog_kafka.batch_sink import KafkaSink
 
 SPARK, ONCELOG = "kafka", "oncelog-kafka"
@@ -185,7 +185,7 @@ def interleaved(contenders: Mapping[str, Callable[[], float]], runs: int) -> dic
 @contextmanager
 def world(folder: Path, *, has_peer: bool = True, jars: Sequence[Path] = ()) -> Iterator[World]:
     """A broker and a session of two cores with both connectors, or with oncelog's alone, and with further jars."""
-    broker = KafkaBroker(folder / "broker", java=_BROKER_JVM, settings=_BROKER_SETTINGS)
+    broker = KafkaBroker(folder / "broker", version=TV2_VERSION, java=_BROKER_JVM, settings=_BROKER_SETTINGS)
     try:
         broker.start()
         broker.wait_until_serving()

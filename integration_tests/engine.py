@@ -31,10 +31,10 @@ from tests.support.harness.parts import missing_part
 ZOOKEEPER_IMAGE = os.environ.get("ONCELOG_ZOOKEEPER_IMAGE") or "zookeeper:3.9"
 S3_IMAGE = os.environ.get("ONCELOG_S3_IMAGE") or "motoserver/moto:5.2.3"
 
-# Brokers 4.3.0 and 4.3.1 lose the ends of transactions when the only broker is killed (KAFKA-20734), but in a cluster.
-KAFKA_IMAGE = os.environ.get("ONCELOG_KAFKA_IMAGE") or "apache/kafka:4.2.0"
+# Brokers 4.3.0 to 4.4.0 lose the ends of transactions when the only broker is killed (KAFKA-20734); clusters do not.
+KAFKA_IMAGE = os.environ.get("ONCELOG_KAFKA_IMAGE") or "apache/kafka:4.2.2"
 KAFKA_TV1_IMAGE = os.environ.get("ONCELOG_KAFKA_TV1_IMAGE") or "apache/kafka:3.9.2"
-KAFKA_CLUSTER_IMAGE = os.environ.get("ONCELOG_KAFKA_CLUSTER_IMAGE") or "apache/kafka:4.3.1"
+KAFKA_CLUSTER_IMAGE = os.environ.get("ONCELOG_KAFKA_CLUSTER_IMAGE") or "apache/kafka:4.4.0"
 
 IMAGES = (ZOOKEEPER_IMAGE, S3_IMAGE, KAFKA_IMAGE, KAFKA_TV1_IMAGE, KAFKA_CLUSTER_IMAGE)
 

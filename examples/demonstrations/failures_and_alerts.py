@@ -23,17 +23,13 @@ import time
 from pathlib import Path
 
 from flights import command
-from oncelog.testing.kafka_broker import has_jars
+from oncelog.testing.kafka_broker import DEFAULT_VERSION, has_jars
 from oncelog_kafka.packaging import JAR
 from operations import audit
 from operations.failures import FAILURES, ON_KAFKA, Failure
 from operations.place import Place, until
 
 ROOT = Path(__file__).resolve().parents[2]
-
-BROKER_VERSION = "4.2.0"
-"""Not 4.3.0 or 4.3.1, where the only broker may leave out the last transactions' markers if killed (KAFKA-20734)."""
-
 
 FIRES_WITHIN_S = 30
 """An alert whose minutes are seconds; most take five."""
@@ -59,8 +55,8 @@ def show(failure: Failure, place: Place) -> None:
 
 def broker_version() -> str | None:
     """Of the broker that can be started here, if one can."""
-    is_there = JAR.exists() and (has_jars(BROKER_VERSION) or shutil.which("mvn") is not None)
-    return BROKER_VERSION if is_there else None
+    is_there = JAR.exists() and (has_jars(DEFAULT_VERSION) or shutil.which("mvn") is not None)
+    return DEFAULT_VERSION if is_there else None
 
 
 def main() -> int:

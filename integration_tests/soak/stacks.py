@@ -18,9 +18,6 @@ from oncelog.testing.zookeeper_server import ZookeeperServer, running_ensemble
 COPIER = "plain"
 """The program that copies without Spark, its group and its topic."""
 
-BROKER_VERSION = "4.2.0"
-"""Of 4.3.0 and 4.3.1 an only broker that is killed may leave out the last markers of transactions (KAFKA-20734)."""
-
 
 class Server(Protocol):
     """A server that is killed, paused and started again."""
@@ -96,7 +93,7 @@ def zookeeper(folder: Path, disk: Disk) -> Iterator[Stack]:
 @contextmanager
 def kafka(folder: Path, disk: Disk) -> Iterator[Stack]:
     """One broker. Spark's tasks are in the JVM of the driver."""
-    with running_broker(folder / "broker", version=BROKER_VERSION) as broker:
+    with running_broker(folder / "broker") as broker:
         for topic in (SOURCE, COPIER, "batch"):
             broker.create_topic(topic, partitions=PARTITIONS)
         settings = {"brokers": broker.address, "ledger": str(disk.folder / "ledger")}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.testing.kafka_broker import KafkaBroker
+from oncelog.testing.kafka_broker import TV2_VERSION, KafkaBroker
 from oncelog.testing.server_process import free_ports
 from tests.support.harness.waiting import until
 
@@ -101,7 +101,7 @@ class Realm:
             "kafka.sasl.jaas.config": self.login(user, lifetime_s=lifetime_s),
         }
         java = f"-Djava.security.krb5.conf={self.settings}"
-        broker = KafkaBroker(folder, settings=settings, port=client, java=[java])
+        broker = KafkaBroker(folder, version=TV2_VERSION, settings=settings, port=client, java=[java])
         with pytest.MonkeyPatch.context() as environment:
             environment.setenv("JDK_JAVA_OPTIONS", java)
             try:

@@ -29,9 +29,9 @@ UNGUARDED = {
     "transaction.max.timeout.ms": str(2 * TIMEOUT_MS),
 }
 """Then a leader takes a transaction's rows although the coordinator does not know its partition. The coordinator leaves
-its marker out, as brokers 4.3.0 and 4.3.1 do for a partition that has no leader."""
+its marker out, as brokers 4.3.0 to 4.4.0 do for a partition that has no leader."""
 
-RELEASES = {"4.3": (TV2_VERSION, 2), "3.9": (TV1_VERSION, 1)}
+RELEASES = {"4.4": (TV2_VERSION, 2), "3.9": (TV1_VERSION, 1)}
 """Each with its transaction version."""
 
 _strangers = itertools.count(1_000_000)
@@ -143,7 +143,7 @@ class LaterClock(SystemClock):
 
 
 @contextmanager
-def unguarded_broker(folder: Path, release: str = "4.3") -> Iterator[tuple[KafkaBroker, int]]:
+def unguarded_broker(folder: Path, release: str = "4.4") -> Iterator[tuple[KafkaBroker, int]]:
     """A broker on which hanging transactions can be planted, with its transaction version."""
     broker_version, transaction_version = RELEASES[release]
     with running_broker(folder, version=broker_version, settings=UNGUARDED) as broker:

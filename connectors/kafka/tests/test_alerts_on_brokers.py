@@ -21,7 +21,14 @@ from planted_hangs import RELEASES, World, unguarded_broker, world_on
 from tests.support.connectors.kafka_sink import values
 from tests.support.harness.variants import variants
 from tests.support.harness.waiting import until
-from tests.support.servers.kafka import TV2_VERSION, KafkaBroker, Transaction, fresh_name, running_broker
+from tests.support.servers.kafka import (
+    DEFAULT_VERSION,
+    TV2_VERSION,
+    KafkaBroker,
+    Transaction,
+    fresh_name,
+    running_broker,
+)
 from tests.support.servers.prometheus import require_prometheus
 from two_brokers import running_two_brokers
 from watched_alerts import check_page_says, names, run_as_the_page_says, watching
@@ -84,6 +91,18 @@ def test_a_broker_leaves_out_the_marker_of_a_partition_without_a_leader(tmp_path
         assert done.exit_code == 0, done.output
         assert verdicts == {"unknown"}
         assert (before, values(brokers.first, topic)) == ([], ["1", "2"])
+
+
+@pytest.mark.walk("alerts")
+def test_the_default_broker_writes_the_marker_when_the_leader_returns(tmp_path: Path) -> None:
+    """Trials start this release, so it must not be one with KAFKA-20734."""
+    with running_two_brokers(tmp_path / "kafka", version=DEFAULT_VERSION) as brokers:
+        topic = brokers.create_topic_on_second(fresh_name("only"))
+        client = Transaction(brokers.first).send(topic, "1", "2")
+        brokers.lose_second()
+        client.commit()
+        brokers.return_second()
+        until(lambda: values(brokers.first, topic) == ["1", "2"])
 
 
 @pytest.mark.walk("alerts")

@@ -45,7 +45,15 @@ from oncelog_kafka.saved_rows import Origin, SavedRows
 from oncelog_kafka.target import KafkaTarget
 from reads import Source
 from tests.support.connectors.kafka_sink import committed, options, rows, values
-from tests.support.servers.kafka import KafkaBroker, Transaction, fresh_name, require_broker, require_shims, send
+from tests.support.servers.kafka import (
+    TV2_VERSION,
+    KafkaBroker,
+    Transaction,
+    fresh_name,
+    require_broker,
+    require_shims,
+    send,
+)
 
 pytestmark = pytest.mark.in_turn("access control lists")
 
@@ -107,7 +115,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
     }
-    broker = KafkaBroker(tmp_path_factory.mktemp("guarded"), settings=settings, port=client)
+    broker = KafkaBroker(tmp_path_factory.mktemp("guarded"), version=TV2_VERSION, settings=settings, port=client)
     try:
         broker.start()
         broker.wait_until_serving()

@@ -44,7 +44,7 @@ from oncelog_kafka.target import KafkaTarget
 from tests.support.connectors.kafka_sink import options, rows, values
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import fresh_name, require_broker, require_shims
-from token_issuer import AUDIENCE, CLIENT, SECRET, TokenIssuer
+from token_issuer import AUDIENCE, CLIENT, NAME, SECRET, TokenIssuer
 
 pytestmark = pytest.mark.in_turn("logins")
 
@@ -121,13 +121,14 @@ class Entrances:
             f"{oauth}sasl.server.callback.handler.class": f"{KAFKA}.oauthbearer.OAuthBearerValidatorCallbackHandler",
             f"{oauth}sasl.oauthbearer.jwks.endpoint.url": issuer.keys_url,
             f"{oauth}sasl.oauthbearer.expected.audience": AUDIENCE,
+            f"{oauth}sasl.oauthbearer.expected.issuer": NAME,
             f"{oauth}sasl.oauthbearer.clock.skew.seconds": "0",
             f"{oauth}connections.max.reauth.ms": "600000",
             "listener.name.tls.ssl.client.auth": "required",
             **{f"listener.name.tls.{name}": value for name, value in stores.of("broker").items()},
         }
         allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={issuer.keys_url}"
-        self.broker = KafkaBroker(folder, settings=settings, port=client, java=[allowed])
+        self.broker = KafkaBroker(folder, version=TV2_VERSION, settings=settings, port=client, java=[allowed])
 
     def add_user(self) -> None:
         scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)

@@ -32,7 +32,7 @@ from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.target import KafkaTarget
 from tests.support.connectors.kafka_sink import committed, numbered, rows, values
 from tests.support.harness.variants import variants
-from tests.support.servers.kafka import RESTARTED_VERSION, fresh_name, running_broker
+from tests.support.servers.kafka import DEFAULT_VERSION, fresh_name, running_broker
 
 pytestmark = pytest.mark.sampled
 
@@ -183,7 +183,7 @@ def test_a_query_of_another_sink_begins_its_history_at_any_batch(world: World) -
 def lonely(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """A world with a broker of its own, whose absence nobody waits out for long."""
     monkeypatch.setattr(patience, "PATIENCE_MS", 3_000)
-    with running_broker(tmp_path / "broker", version=RESTARTED_VERSION) as broker:
+    with running_broker(tmp_path / "broker", version=DEFAULT_VERSION) as broker:
         found = World(
             spark,
             broker,

@@ -13,7 +13,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
-AUDIENCE = "kafka"
+NAME, AUDIENCE = "https://issuer", "kafka"
+"""What the tokens name; a broker from 4.4 on does not start unless it is configured to check both."""
+
 CLIENT, SECRET = "alice", "hidden-of-alice"
 
 
@@ -57,7 +59,14 @@ class TokenIssuer:
 
     def token(self) -> str:
         now_s = int(time.time())
-        claims = {"sub": CLIENT, "aud": AUDIENCE, "scope": "kafka", "iat": now_s, "exp": now_s + self.lifetime_s}
+        claims = {
+            "iss": NAME,
+            "sub": CLIENT,
+            "aud": AUDIENCE,
+            "scope": "kafka",
+            "iat": now_s,
+            "exp": now_s + self.lifetime_s,
+        }
         return jwt.encode({"alg": "RS256", "kid": "only"}, claims, self._key)
 
     @contextmanager

@@ -11,7 +11,7 @@ from kafka.errors import KafkaError
 from oncelog.testing.kafka_broker import KafkaBroker
 from oncelog.testing.server_process import free_ports
 from tests.support.harness.waiting import until
-from tests.support.servers.kafka import RESTARTED_VERSION, require_broker
+from tests.support.servers.kafka import DEFAULT_VERSION, require_broker
 
 COORDINATED = ("__transaction_state", "__consumer_offsets")
 """The leaders of their only partitions coordinate all transactions and all groups."""
@@ -38,7 +38,7 @@ class TwoBrokers:
         first: also the controller. It is never stopped, and clients come in by it.
     """
 
-    def __init__(self, folder: Path, features: Sequence[str] = (), version: str = RESTARTED_VERSION) -> None:
+    def __init__(self, folder: Path, features: Sequence[str] = (), version: str = DEFAULT_VERSION) -> None:
         one, other, controller = free_ports(3)
         voters = {**_SETTINGS, "controller.quorum.voters": f"1@127.0.0.1:{controller}"}
         listeners = f"PLAINTEXT://127.0.0.1:{one},CONTROLLER://127.0.0.1:{controller}"
@@ -109,7 +109,7 @@ class TwoBrokers:
 
 @contextmanager
 def running_two_brokers(
-    folder: Path, features: Sequence[str] = (), version: str = RESTARTED_VERSION
+    folder: Path, features: Sequence[str] = (), version: str = DEFAULT_VERSION
 ) -> Iterator[TwoBrokers]:
     """Both, for the time of the block."""
     require_broker(version)

@@ -19,9 +19,6 @@ from tests.support.servers.postgres import running_server as running_postgres
 
 PARTITIONS = 4
 
-BROKER_VERSION = "4.2.0"
-"""Not 4.3.0 or 4.3.1, where the only broker may leave out the last transactions' markers if killed (KAFKA-20734)."""
-
 LATE = pa.schema(
     {"row": pa.int64(), "flight": pa.string(), "origin": pa.string(), "dest": pa.string(), "dep_delay": pa.int32()}
 )
@@ -96,7 +93,7 @@ class Stores:
 def running(folder: Path) -> Iterator[Stores]:
     """All servers, for the time of the block."""
     with ExitStack() as stack:
-        kafka = stack.enter_context(running_broker(folder / "broker", version=BROKER_VERSION))
+        kafka = stack.enter_context(running_broker(folder / "broker"))
         postgres = stack.enter_context(running_postgres())
         hdfs_folder = folder / "hdfs"
         hdfs_folder.mkdir(parents=True)

@@ -17,15 +17,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from oncelog.testing import kafka_broker
-from oncelog.testing.kafka_broker import TV1_FEATURES, TV1_VERSION, TV2_VERSION, KafkaBroker
+from oncelog.testing.kafka_broker import DEFAULT_VERSION, TV1_FEATURES, TV1_VERSION, TV2_VERSION, KafkaBroker
 from tests.support.harness.parts import missing_part, require_java
 
-__all__ = ["TV1_FEATURES", "TV1_VERSION", "TV2_VERSION", "KafkaBroker"]
-
-RESTARTED_VERSION = "4.2.0"
-"""Of brokers that tests kill while transactions end, with transactions of version 2. Brokers 4.3.0 and 4.3.1 leave out
-the markers of a decided transaction when its partitions have no leader at that moment (KAFKA-20734), as while the only
-broker comes back: what is committed stays invisible for good then."""
+__all__ = ["DEFAULT_VERSION", "TV1_FEATURES", "TV1_VERSION", "TV2_VERSION", "KafkaBroker"]
 
 STEADY = {"broker.session.timeout.ms": "20000"}
 """For brokers that nobody kills: on a busy machine none loses its partitions for want of a heartbeat."""
@@ -41,7 +36,8 @@ def running_broker(
     settings: Mapping[str, str] | None = None,
     features: Sequence[str] = (),
 ) -> Iterator[KafkaBroker]:
-    """A broker of one's own, for the time of the block."""
+    """A broker of one's own, of the newest version, for the time of the block. A test that kills it while transactions
+    end takes `DEFAULT_VERSION`."""
     require_broker(version)
     with kafka_broker.running_broker(folder, version=version, settings=settings, features=features) as broker:
         yield broker
