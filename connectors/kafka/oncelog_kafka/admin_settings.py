@@ -104,18 +104,19 @@ _FOR_TASKS = frozenset(
     re.findall(
         r"\S+",
         """
-        acks allow.auto.create.topics auto.commit.interval.ms auto.offset.reset batch.size buffer.memory check.crcs
-        client.rack compression.gzip.level compression.lz4.level compression.type compression.zstd.level
-        connections.max.idle.ms default.api.timeout.ms delivery.timeout.ms enable.auto.commit enable.idempotence
-        enable.metrics.push exclude.internal.topics fetch.max.bytes fetch.max.wait.ms fetch.min.bytes group.id
-        group.instance.id heartbeat.interval.ms isolation.level linger.ms max.block.ms
-        max.in.flight.requests.per.connection max.partition.fetch.bytes max.poll.interval.ms max.poll.records
-        max.request.size metadata.max.age.ms metadata.max.idle.ms metric.reporters metrics.num.samples
-        metrics.recording.level metrics.sample.window.ms partitioner.adaptive.partitioning.enable
-        partitioner.availability.timeout.ms partitioner.ignore.keys receive.buffer.bytes reconnect.backoff.max.ms
-        reconnect.backoff.ms request.timeout.ms retries retry.backoff.max.ms retry.backoff.ms send.buffer.bytes
-        session.timeout.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
-        transaction.timeout.ms transactional.id
+        acks allow.auto.create.topics auto.commit.interval.ms auto.offset.reset batch.size buffer.memory
+        buffer.memory.allocation.strategy check.crcs client.rack compression.gzip.level compression.lz4.level
+        compression.type compression.zstd.level connections.max.idle.ms default.api.timeout.ms
+        delivery.timeout.ms enable.auto.commit enable.idempotence enable.metrics.push exclude.internal.topics
+        fetch.max.bytes fetch.max.wait.ms fetch.min.bytes group.id group.instance.id heartbeat.interval.ms
+        isolation.level linger.ms max.block.ms max.in.flight.requests.per.connection max.partition.fetch.bytes
+        max.poll.interval.ms max.poll.records max.request.size metadata.max.age.ms metadata.max.idle.ms
+        metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
+        partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms partitioner.ignore.keys
+        partitioner.rack.aware receive.buffer.bytes reconnect.backoff.max.ms reconnect.backoff.ms
+        request.timeout.ms retries retry.backoff.max.ms retry.backoff.ms send.buffer.bytes session.timeout.ms
+        socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms transaction.timeout.ms
+        transactional.id
         """,
     )
 )

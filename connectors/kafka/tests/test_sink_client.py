@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.testing.kafka_broker import TV1_VERSION, TV2_VERSION, broker_jars
+from oncelog.testing.kafka_broker import DEFAULT_VERSION, TV1_VERSION, TV2_VERSION, broker_jars
 from oncelog_kafka import outcomes
 from oncelog_kafka.errors import KafkaInternalsError
 from tests.support.harness.parts import missing_part
@@ -40,8 +40,9 @@ def test_the_client_of_this_connector_is_known() -> None:
     assert probe(TV2_VERSION) == "known"
 
 
-def test_a_client_that_does_not_tell_what_it_prepared_is_refused_by_its_version() -> None:
-    said = {"prepared": None, "kind": "UNKNOWN_CLIENT", "problem": probe(TV1_VERSION)}
+@pytest.mark.parametrize("version", [TV1_VERSION, DEFAULT_VERSION])  # the second has the class of identities elsewhere
+def test_a_client_that_does_not_tell_what_it_prepared_is_refused_by_its_version(version: str) -> None:
+    said = {"prepared": None, "kind": "UNKNOWN_CLIENT", "problem": probe(version)}
 
-    with pytest.raises(KafkaInternalsError, match=f"client found: {TV1_VERSION}"):
+    with pytest.raises(KafkaInternalsError, match=f"client found: {version}"):
         outcomes.written([said])

@@ -307,6 +307,8 @@ def sasl(mechanism: str = "PLAIN", jaas: str | None = None, protocol: str = "SAS
         ({"security.providers": "x.Y"}, {}, True),
         ({"a.setting.of.tomorrow": "1"}, {}, True),
         ({"linger.ms": "5", "compression.type": "zstd", "max.poll.records": "7", "client.id": "me"}, {}, False),
+        ({"partitioner.rack.aware": "true", "client.rack": "a"}, {}, False),
+        ({"bootstrap.resolve.timeout.ms": "5000"}, {}, True),
     ],
 )
 def test_the_driver_takes_javas_client_where_kafka_python_cannot_do_it(

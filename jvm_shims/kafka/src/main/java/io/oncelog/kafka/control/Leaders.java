@@ -16,6 +16,7 @@ import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.message.DescribeProducersRequestData;
 import org.apache.kafka.common.message.DescribeProducersRequestData.TopicRequest;
+import org.apache.kafka.common.message.DescribeProducersRequestData.TopicRequestCollection;
 import org.apache.kafka.common.message.MetadataRequestData;
 import org.apache.kafka.common.message.MetadataRequestData.MetadataRequestTopic;
 import org.apache.kafka.common.protocol.ApiKeys;
@@ -162,7 +163,7 @@ final class Leaders {
           .partitionIndexes()
           .add(one.partition().partition());
     }
-    var data = new DescribeProducersRequestData().setTopics(List.copyOf(topics.values()));
+    var data = new DescribeProducersRequestData().setTopics(new TopicRequestCollection(topics.values()));
     var answer = (DescribeProducersResponse) wire.ask(leader, new DescribeProducersRequest.Builder(data));
     for (var topic : answer.data().topics()) {
       for (var one : topic.partitions()) {

@@ -30,9 +30,9 @@ import org.apache.kafka.common.requests.FindCoordinatorRequest.CoordinatorType;
 import org.apache.kafka.common.requests.FindCoordinatorResponse;
 import org.apache.kafka.common.requests.MetadataRequest;
 import org.apache.kafka.common.requests.MetadataResponse;
-import org.apache.kafka.common.utils.LogContext;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.common.utils.Timer;
+import org.apache.kafka.common.utils.internals.LogContext;
 
 /**
  * Sends single requests to brokers and coordinators. Only this class uses the client's internals, because its public
@@ -63,12 +63,14 @@ final class Wire implements AutoCloseable {
     timeoutMs = config.getInt(AdminClientConfig.REQUEST_TIMEOUT_MS_CONFIG);
     long pauseMs = config.getLong(AdminClientConfig.RETRY_BACKOFF_MS_CONFIG);
     Metadata metadata = new BrokersOnly(config, pauseMs, log);
-    metadata.bootstrap(ClientUtils.parseAndValidateAddresses(config));
+    List<String> servers = config.getList(AdminClientConfig.BOOTSTRAP_SERVERS_CONFIG);
+    String lookup = config.getString(AdminClientConfig.CLIENT_DNS_LOOKUP_CONFIG);
+    metadata.bootstrap(ClientUtils.parseAndValidateAddresses(servers, lookup));
     client =
         new ConsumerNetworkClient(
             log,
             ClientUtils.createNetworkClient(
-                config, metrics, "oncelog", log, new ApiVersions(), time, 2 * IN_FLIGHT, metadata, null, null),
+                config, servers, metrics, "oncelog", log, new ApiVersions(), time, 2 * IN_FLIGHT, metadata, null, null),
             metadata,
             time,
             pauseMs,

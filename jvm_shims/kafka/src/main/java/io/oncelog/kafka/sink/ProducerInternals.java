@@ -6,10 +6,11 @@ import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.internals.ProducerMetadata;
 import org.apache.kafka.clients.producer.internals.Sender;
+import org.apache.kafka.common.Metric;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.errors.InterruptException;
-import org.apache.kafka.common.utils.AppInfoParser;
-import org.apache.kafka.common.utils.ProducerIdAndEpoch;
+import org.apache.kafka.common.utils.Time;
+import org.apache.kafka.common.utils.internals.ProducerIdAndEpoch;
 
 /**
  * Reads internals of Kafka's producer: its producer id, epoch and transaction version, whether it is in an error state,
@@ -26,11 +27,13 @@ final class ProducerInternals {
 
   private static final long METADATA_WITHIN_MS = 60_000; // the client's own default (max.block.ms)
 
+  private final Object clientVersion;
   private final Object transactionManager;
   private final ProducerMetadata metadata;
   private final Sender sender;
 
   ProducerInternals(KafkaProducer<?, ?> producer) {
+    clientVersion = clientVersion(producer);
     try {
       transactionManager = field("transactionManager").get(producer);
       metadata = (ProducerMetadata) field("metadata").get(producer);
@@ -44,7 +47,7 @@ final class ProducerInternals {
     method("lastError");
     method("producerIdAndEpoch");
     transition();
-    method("setProducerIdAndEpoch", ProducerIdAndEpoch.class);
+    setIdentity();
     method("resetSequenceNumbers");
     method("resetTransactionState");
   }
@@ -75,9 +78,7 @@ final class ProducerInternals {
   void adopt(Handover.Identity following) {
     synchronized (transactionManager) {
       invoke(transition(), state("COMMITTING_TRANSACTION"));
-      invoke(
-          method("setProducerIdAndEpoch", ProducerIdAndEpoch.class),
-          new ProducerIdAndEpoch(following.producerId(), (short) following.epoch()));
+      invoke(setIdentity(), new ProducerIdAndEpoch(following.producerId(), (short) following.epoch()));
       call("resetSequenceNumbers");
       call("resetTransactionState");
     }
@@ -91,7 +92,7 @@ final class ProducerInternals {
   /** Waits for the answer. */
   void awaitMetadata(int version) {
     try {
-      metadata.awaitUpdate(version, METADATA_WITHIN_MS);
+      metadata.awaitUpdate(version, Time.SYSTEM.timer(METADATA_WITHIN_MS));
     } catch (InterruptedException stopped) {
       throw new InterruptException(stopped);
     }
@@ -160,6 +161,14 @@ final class ProducerInternals {
     }
   }
 
+  private Method setIdentity() {
+    try {
+      return method("setProducerIdAndEpoch", ProducerIdAndEpoch.class);
+    } catch (NoClassDefFoundError elsewhere) { // before 4.4 the class was in another package
+      throw unknownClient(elsewhere);
+    }
+  }
+
   private Method transition() {
     return method("transitionTo", state("COMMITTING_TRANSACTION").getClass());
   }
@@ -184,12 +193,22 @@ final class ProducerInternals {
     }
   }
 
-  private static SinkException unknownClient(Exception problem) {
+  /** The client's version as its metrics have it, in every release; Kafka's class for it has moved between packages. */
+  private static Object clientVersion(KafkaProducer<?, ?> producer) {
+    return producer.metrics().values().stream()
+        .filter(metric -> metric.metricName().group().equals("app-info"))
+        .filter(metric -> metric.metricName().name().equals("version"))
+        .map(Metric::metricValue)
+        .findFirst()
+        .orElse("unknown");
+  }
+
+  private SinkException unknownClient(Throwable problem) {
     return new SinkException(
         SinkException.Kind.UNKNOWN_CLIENT,
         "the Kafka client is not the one that this connector was built with, so it cannot say what it prepared; use "
             + "the connector's own jar unchanged (client found: "
-            + AppInfoParser.getVersion()
+            + clientVersion
             + ")",
         problem);
   }
