@@ -306,9 +306,12 @@ def test_a_deleted_checkpoint_is_noticed_and_another_query_may_take_over(
     assert ends(log) == before
     assert first.id in str(caught.value)
     copy(rest, log, door, tmp_path / "taken", transactionalIdPrefix="copier", takeover=first.id)
+    shutil.copytree(tmp_path / "ck", tmp_path / "undone")
+    forget_last_commit(tmp_path / "undone")
+    for former in ("ck", "undone"):  # with its next batch, and with the one that it has written
+        with pytest.raises(StreamingQueryException, match="another query has history under this prefix"):
+            runs(spark, log, door, tmp_path / former, transactionalIdPrefix="copier")
     assert values(log, topic="out") == [b"a", b"b"]
-    with pytest.raises(StreamingQueryException, match="another query has history under this prefix"):
-        runs(spark, log, door, tmp_path / "ck", transactionalIdPrefix="copier")
 
 
 def test_two_queries_with_one_prefix_do_not_mix(spark: SparkSession, log: Log, tmp_path: Path, door: str) -> None:
