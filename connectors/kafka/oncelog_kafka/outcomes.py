@@ -72,10 +72,9 @@ def written(outcomes: Iterable[Mapping[str, Any]]) -> Written:
         OncelogError: the first failure of a task.
     """
     found = list(outcomes)
-    for one in found:
-        if one["kind"] is not None:
-            kind, what = _ERRORS[one["kind"]]
-            raise kind(what, problem=one["problem"].strip())
+    failed = failure(found)
+    if failed is not None:
+        raise failed
     prepared = [one["prepared"] for one in found]
     is_retried = not all(one["isFirstAttempt"] for one in prepared)
     return Written(
@@ -83,6 +82,15 @@ def written(outcomes: Iterable[Mapping[str, Any]]) -> Written:
         is_retried,
         {one["transactionalId"]: _extents(one) for one in prepared},
     )
+
+
+def failure(outcomes: Iterable[Mapping[str, Any]]) -> OncelogError | None:
+    """The first failure of a task; None if all have prepared their parts."""
+    for one in outcomes:
+        if one["kind"] is not None:
+            kind, what = _ERRORS[one["kind"]]
+            return kind(what, problem=one["problem"].strip())
+    return None
 
 
 def _extents(found: Mapping[str, Any]) -> dict[TopicIdPartition, Extent]:

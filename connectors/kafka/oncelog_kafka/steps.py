@@ -52,6 +52,11 @@ def take(request: Mapping[str, Any], options: Mapping[str, str], schema: StructT
         return {}
     if request["step"] == "whole":
         return whole_reads.answer(request, options)
+    failure = outcomes.failure(request["outcomes"]) if request["step"] == "commit" else None
+    if failure is not None:
+        with suppress(OncelogError):  # the next start of the query aborts it, or a time-out
+            _abort(_Asked(request, options, schema))
+        raise failure
     return {"plan": _plan, "commit": _complete, "abort": _abort}[request["step"]](_Asked(request, options, schema))
 
 
@@ -142,14 +147,9 @@ def _plan(asked: _Asked) -> Answer:
 
 
 def _complete(asked: _Asked) -> Answer:
-    held = asked.held()
+    written = outcomes.written(asked.request["outcomes"])
     with _forgotten_if_it_fails(asked):
-        try:
-            written = outcomes.written(asked.request["outcomes"])
-        except OncelogError:
-            stepwise.abort(asked.target, asked.batch, held)
-            raise
-        report = stepwise.complete(asked.target, asked.batch, held, written, asked.job_ms())
+        report = stepwise.complete(asked.target, asked.batch, asked.held(), written, asked.job_ms())
     return asked.done(report)
 
 

@@ -123,7 +123,8 @@ class ControlProcess:
         answer = json.loads(line)
         if "failure" in answer:
             kind, what = _ERRORS[answer["failure"]]
-            raise kind(what, problem=answer["problem"])
+            servers = dict(self._client.settings).get("bootstrap.servers")
+            raise kind(what, problem=answer["problem"], servers=servers)
         return answer["answer"]
 
     def _stop(self) -> None:
