@@ -21,4 +21,4 @@ class DatabaseAccessError(FatalError):
 
 
 class TableChangedError(FatalError):
-    """The table of a decided batch no longer takes the batch's rows: mend the table, then restart the query."""
+    """The table of a decided batch no longer takes the batch's rows: fix the table, then restart the query."""

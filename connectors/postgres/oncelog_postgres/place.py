@@ -341,7 +341,7 @@ def _carrying_out(insertion: Insertion) -> Iterator[None]:
     except (InvalidRecordError, TableChangedError) as problem:
         raise TableChangedError(
             "the table no longer takes the rows of a decided batch"
-            + _DECIDED.format("nothing of it is in the table; mend the table, or remove what is in the way"),
+            + _DECIDED.format("nothing of it is in the table; fix the table, or remove what is in the way"),
             **{"table": str(insertion.table), **problem.fields, **about},
         ) from None
     except (DatabaseUnavailableError, DatabaseAccessError) as problem:

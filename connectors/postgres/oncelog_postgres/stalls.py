@@ -36,7 +36,7 @@ def watched(address: PostgresAddress, work: Callable[[], T]) -> T:
     """What `work` returns, or raises, whose requests to the server cannot be interrupted.
 
     Raises:
-        DatabaseUnavailableError: the server stands still. The thread of the work is left behind; a task's process ends.
+        DatabaseUnavailableError: the server is not responding. The thread of the work goes on; a task's process ends.
     """
     outcome: Future[T] = Future()
 
@@ -54,10 +54,9 @@ def watched(address: PostgresAddress, work: Callable[[], T]) -> T:
 
 
 def no_answer(address: PostgresAddress) -> DatabaseUnavailableError:
-    """The error for a server that stands still."""
+    """The error for a server that is not responding."""
     return DatabaseUnavailableError(
-        "the database server stands still: it has not answered, and takes no other connection; see what holds up its "
-        "host",
+        "the database server is not responding: the request timed out and new connections are refused; check its host",
         database=str(address),
         timeout_ms=address.timeout_ms,
     )

@@ -45,10 +45,10 @@ def world(server: PostgresServer, tmp_path: Path, request: pytest.FixtureRequest
 @pytest.mark.parametrize(
     ("point", "said"),
     [
-        (PostgresCrashPoint.STAGED, "the database server stands still: it has not answered"),
-        (PostgresCrashPoint.WRITTEN, "the database server stands still"),
+        (PostgresCrashPoint.STAGED, "the database server is not responding: the request timed out"),
+        (PostgresCrashPoint.WRITTEN, "the database server is not responding"),
         (PostgresCrashPoint.COMMIT, "the batch is decided"),
-        (PostgresCrashPoint.COMMITTED, "the database server stands still.*the batch is decided"),
+        (PostgresCrashPoint.COMMITTED, "the database server is not responding.*the batch is decided"),
     ],
 )
 def test_a_driver_gives_up_and_its_successor_leaves_one_copy(world: PostgresWorld, point: str, said: str) -> None:
@@ -78,7 +78,7 @@ def test_a_task_gives_up_in_the_middle_of_its_rows(world: PostgresWorld) -> None
 
             return [copy(task, batches())]
 
-    with pytest.raises(DatabaseUnavailableError, match="the database server stands still"):
+    with pytest.raises(DatabaseUnavailableError, match="the database server is not responding"):
         world.run_job(0, PausedJob(pa.table({"value": ["a"]})))
     world.server.resume()
 
@@ -100,7 +100,7 @@ def test_a_task_of_spark_gives_up(world: PostgresWorld, spark: SparkSession) -> 
             yield batch
 
     rows = spark.range(1).selectExpr("'a' AS value").mapInArrow(pause, "value string")
-    with pytest.raises(DatabaseUnavailableError, match="the database server stands still"):
+    with pytest.raises(DatabaseUnavailableError, match="the database server is not responding"):
         world.run_job(0, SparkJob(rows))
     world.server.resume()
 

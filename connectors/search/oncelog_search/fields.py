@@ -256,7 +256,7 @@ def _of_scalar(type_: T.DataType, field: Field, at: _Path) -> Iterator[Rule]:
     taken = _TAKEN.get(kind)
     if taken is None:
         raise at.refusal(
-            "the sink does not write into fields of this type: the store could refuse values behind the decision",
+            "the sink does not write into fields of this type: the store could refuse values after the decision",
             type=type_.simpleString(),
             field_type=kind,
         )

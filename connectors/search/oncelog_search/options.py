@@ -25,7 +25,7 @@ class SinkOptions(HistoryOptions):
         staging: the folder in which batches are staged, as Spark's writers take it.
         key_columns: which make the `_id` of a document under `Mode.UPSERT`; otherwise empty.
         request_bytes: the most that one request carries.
-        retry_timeout_ms: how long a task goes on asking a store that is away or busy.
+        retry_timeout_ms: how long a task retries while the store is busy or cannot be reached.
         refreshes: whether a batch is found by searches when it is committed.
         index_uuid: the index that may take the place of one that was removed.
     """
@@ -112,7 +112,7 @@ OPTIONS: tuple[Option, ...] = (
         "retryTimeout",
         _USES,
         values.duration_ms,
-        "How long a task goes on asking a store that is away or busy, before the batch fails.",
+        "How long a task retries while the store is busy or cannot be reached, before the batch fails.",
         default="60s",
     ),
     Option(

@@ -333,6 +333,6 @@ def _carrying_out(batch: Decided) -> Iterator[None]:
     except (FileUnavailableError, FileWriteError) as problem:
         raise told(problem, "see that the file system is back, and takes files", FileUnavailableError) from None
     except IndexChangedError as problem:
-        raise told(problem, "mend the index, such as its mapping") from None
+        raise told(problem, "fix the index, such as its mapping") from None
     except (StagingChangedError, CorruptDataError) as problem:
         raise type(problem)(problem.message, **problem.fields, **about) from None

@@ -56,7 +56,7 @@ class SendTask:
         address: of the store.
         index: that the documents go to.
         request_bytes: the most that a request carries.
-        retry_timeout_ms: how long it goes on asking for one request.
+        retry_timeout_ms: how long it retries one request.
         version: of documents that replace others.
         is_new: whether nobody has sent the documents with this version before.
         is_staged: whether the records have this version; otherwise the task writes it into them.
@@ -212,7 +212,7 @@ class _Sending:
                 **about,
             )
         return SearchUnavailableError(
-            "the store is too busy, or a part of it is away",
+            "the store is too busy, or a part of it cannot be reached",
             status=failed[0]["status"] if failed else reply.status,
             reason=_told(failed[0]["error"]) if failed else reply.reason,
             url=str(self.server.address),

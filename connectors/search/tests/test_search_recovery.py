@@ -410,7 +410,7 @@ def test_a_document_that_is_refused_is_named_and_sent_once_the_index_is_mended(w
     world.opensearch.ask("PUT", f"/{world.index}/_settings", {"index": {"blocks": {"write": True}}})
 
     for run in ("run-2", "run-3"):
-        with pytest.raises(IndexChangedError, match=r"refuses a document.*mend the index.*id='.*-0'.*blocked"):
+        with pytest.raises(IndexChangedError, match=r"refuses a document.*fix the index.*id='.*-0'.*blocked"):
             world.run(0, FIRST, run)
     world.opensearch.ask("PUT", f"/{world.index}/_settings", {"index": {"blocks": {"write": False}}})
 

@@ -16,4 +16,4 @@ class TableUnavailableError(RetriableError):
 
 
 class TableChangedError(FatalError):
-    """The table of a decided batch no longer takes the batch's files: mend the table, then restart the query."""
+    """The table of a decided batch no longer takes the batch's files: fix the table, then restart the query."""

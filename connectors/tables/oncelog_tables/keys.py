@@ -132,9 +132,7 @@ def _refusal(found: Mapping[str, Any], keys: Sequence[KeyColumn], table: str) ->
     return key_twice(table=table, key=dict(found))
 
 
-def write(
-    spark: SparkSession, folder: str, keys: Sequence[KeyColumn], partitioned_by: Mapping[str, Folders]
-) -> None:
+def write(spark: SparkSession, folder: str, keys: Sequence[KeyColumn], partitioned_by: Mapping[str, Folders]) -> None:
     """Write the keys of the rows in a folder into files below it, parted as the rows are.
 
     Args:

@@ -322,7 +322,7 @@ def _carrying_out(decided: Decided) -> Iterator[None]:
     except UsageError as problem:
         raise TableChangedError(
             f"the table no longer takes the files of a decided batch: {problem.message}"
-            + _DECIDED.format("nothing of it is in the table; mend the table, or put the former one back"),
+            + _DECIDED.format("nothing of it is in the table; fix the table, or put the former one back"),
             **{"table": decided.table, **problem.fields, "batch_id": decided.batch_id},
         ) from None
     except (TableUnavailableError, FileUnavailableError) as problem:
