@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark.errors import AnalysisException, IllegalArgumentException
@@ -12,9 +14,11 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql import types as T  # noqa: N812
 
 from oncelog.errors import InvalidOptionError, InvalidRecordError, UsageError
+from oncelog.randomness import random_id
 from oncelog.spark import task_errors
 from oncelog.spark.kit import counting, row_values, spark_files
 from oncelog.spark.kit.session_settings import changed
+from oncelog.spark.kit.spark_files import FoundFile
 from oncelog.spark.kit.staging import room_for_files
 
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -32,6 +36,9 @@ WRITING: Final[Mapping[str, Mapping[str, str]]] = dict.fromkeys(("json", "csv", 
 _SETTINGS: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 """Of Spark's session, unless it has its own. Spark's default, INT96, is read by others as nanoseconds in 64 bits: they
 see 1816 instead of 9999."""
+
+_TASK: Final = re.compile(r"(?:^|/)part-(\d+)-[^/]*$")
+"""Spark's name of a file, which begins with the number of the task that wrote it."""
 
 LONGEST_NAME: Final = 255
 """Bytes of a folder's name, on disks and in HDFS; object stores have names of whole paths only."""
@@ -117,8 +124,35 @@ def _column(name: str) -> Column:
     return F.col("`{}`".format(name.replace("`", "``")))
 
 
-def write(rows: DataFrame, folder: str, format_: str, partition_by: Sequence[str], options: Mapping[str, str]) -> int:
-    """Run the plan once, and leave its rows as files in a new folder; returns how many rows there are.
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What Spark's tasks wrote.
+
+    Attributes:
+        rows: how many.
+        tasks: the numbers of the tasks that had any.
+    """
+
+    rows: int
+    tasks: frozenset[int]
+
+    def unseen(self, files: Sequence[FoundFile]) -> list[int]:
+        """The tasks with rows of which no file is among these; none if files do not have the names of Spark's writer.
+
+        Where an extension of Spark shuffles rows on their way into the files, other tasks write them: then files and
+        tasks cannot be compared.
+        """
+        named = [_TASK.search(file.name) for file in files]
+        found = {int(name[1]) for name in named if name}
+        if None in named or not found <= self.tasks | {0}:  # the first task writes a file even if it has no rows
+            return []
+        return sorted(self.tasks - found)
+
+
+def write(
+    rows: DataFrame, folder: str, format_: str, partition_by: Sequence[str], options: Mapping[str, str]
+) -> Written:
+    """Run the plan once, and leave its rows as files in a new folder.
 
     Raises:
         InvalidRecordError: the format cannot hold such columns.
@@ -131,11 +165,15 @@ def write(rows: DataFrame, folder: str, format_: str, partition_by: Sequence[str
     observation, spark = Observation(), rows.sparkSession
     unset = {name: value for name, value in _SETTINGS.items() if spark.conf.get(name, None) is None}
     with changed(spark, unset), room_for_files(), _said_shortly(format_, rows.columns), task_errors.in_one_sentence():
-        observed = rows.observe(observation, F.count(F.lit(1)).alias("rows"))
+        task = f"task-{random_id()}"  # Spark observes it in a column only
+        tasks = F.concat_ws(",", F.collect_set(_column(task).cast("string"))).alias("tasks")
+        observed = rows.withColumn(task, F.spark_partition_id())
+        observed = observed.observe(observation, F.count(F.lit(1)).alias("rows"), tasks).drop(task)
         writer = observed.write.format(format_).options(**WRITING.get(format_, {})).options(**options)
         writer = writer.options(**spark_files.WRITER)
         writer.partitionBy(*partition_by).save(folder)
-    return int(counting.observed(observation)["rows"])
+    counted = counting.observed(observation)
+    return Written(int(counted["rows"]), frozenset(int(task) for task in counted["tasks"].split(",") if task))
 
 
 @contextmanager

@@ -19,13 +19,16 @@ from oncelog.crash_points import reach
 from oncelog.errors import CorruptDataError, FileUnavailableError, FileWriteError
 from oncelog.spark.kit.manifests import hash_of
 from oncelog.spark.kit.receipts import Receipts
-from oncelog.spark.kit.spark_files import WHOLE_WHEN_CLOSED
+from oncelog.spark.kit.spark_files import WHOLE_WHEN_CLOSED, FoundFile
 from oncelog.spark.kit.staging import StagingFolder
 from oncelog_files import folders_of_others, jobs, manifests
 from oncelog_files.crash_points import FilesCrashPoint
 from oncelog_files.errors import FolderChangedError
 from oncelog_files.manifests import Decided, Manifest
 from oncelog_files.options import SinkOptions
+
+SHOWN_TASKS: Final = 10
+"""In an error."""
 
 _DECIDED: Final = "; the batch is decided: {}, then restart the query, which completes it"
 
@@ -56,7 +59,7 @@ class FolderPlace:
 
         Raises:
             UsageError, InvalidRecordError: the folder cannot take such rows.
-            FileWriteError: they cannot be written, or the disk does not confirm it.
+            FileWriteError: they cannot be written, the driver does not see all, or the disk does not confirm them.
             RoundAbortedError: others aborted the batch.
         """
         options, files = self._options, self.staging.files
@@ -64,18 +67,33 @@ class FolderPlace:
             folders_of_others.refuse(files)
             self._own.add(files.root)
         job = jobs.checked(job, options.format, options.partition_by, has_long_names=files.scheme in WHOLE_WHEN_CLOSED)
-        rows = jobs.write(job, self.staging.begin(attempt), options.format, options.partition_by, options.writer)
+        written = jobs.write(job, self.staging.begin(attempt), options.format, options.partition_by, options.writer)
         reach(FilesCrashPoint.WRITTEN)
+        rows = written.rows
         if not rows:
             self.discard(attempt)
             return Receipts((), 0)
         found = self.staging.written(attempt, rows)
+        self._check_seen(written, found)
         partitions = jobs.partition_types(job.schema, options.partition_by)
         text = Manifest(self._prefix, self._batch_id, options.format, rows, tuple(found), partitions).text()
         self.staging.keep(attempt, text)
         reach(FilesCrashPoint.LISTED)
         decided = Decided(self.staging.files.root, attempt, self._prefix, self._batch_id, hash_of(text))
         return Receipts(decided.names(), rows)
+
+    def _check_seen(self, written: jobs.Written, found: Sequence[FoundFile]) -> None:
+        """Refuse a batch whose tasks wrote to disks of other hosts; a storage of several hosts shows all files."""
+        unseen = written.unseen(found) if self.staging.files.is_local else []
+        if unseen:
+            raise FileWriteError(
+                "the driver does not see the files of some of Spark's tasks: tasks on other hosts wrote to their own "
+                "disks; give a path that all hosts share",
+                path=self.staging.files.root,
+                rows=written.rows,
+                tasks=len(written.tasks),
+                unseen=unseen[:SHOWN_TASKS],
+            )
 
     def prepare(self, decided: Sequence[str]) -> None:
         """Make sure that what is to be decided is there.

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import Observation, SparkSession, functions
 
 import oncelog_files
-from folder_worlds import FilesWorld
+from folder_worlds import FilesWorld, is_visible
 from oncelog.errors import FileWriteError, InvalidOptionError, InvalidRecordError, NotPreparedError, UsageError
 from oncelog.spark.kit import counting
 from oncelog.testing.target_contract import FIRST, at
@@ -121,6 +121,31 @@ def test_files_that_only_executors_see_are_told(world: FilesWorld) -> None:
         pytest.raises(FileWriteError, match=r"the driver sees no files of them.*rows=3"),
     ):
         world.run(0, FIRST)
+
+
+@pytest.mark.parametrize("options", [{}, {"partitionBy": "part"}, {"format": "json"}])
+def test_a_batch_is_refused_if_the_driver_sees_the_files_of_some_hosts_only(
+    world: FilesWorld, options: dict[str, Any]
+) -> None:
+    world.options = options
+    rows = world.spark.range(8, numPartitions=4).selectExpr("id % 2 AS part", "CAST(id AS string) AS value")
+
+    def lose_one() -> None:
+        files = sorted(file for file in world.out.rglob("part-*") if file.name.startswith("part-00002-"))
+        assert files
+        for file in files:
+            file.unlink()
+
+    with (
+        at(FilesCrashPoint.WRITTEN, lose_one),
+        pytest.raises(FileWriteError, match=r"tasks on other hosts.*rows=8, tasks=4, unseen=\[2\]"),
+    ):
+        world.run_job(0, rows)
+
+    assert not world.run_job(0, rows, "run-2").is_replay
+    assert len([file for file in world.out.rglob("part-*") if is_visible(file, world.out)]) == (
+        8 if "partitionBy" in options else 4
+    )
 
 
 def test_a_count_that_spark_never_tells_is_not_waited_for_for_ever(

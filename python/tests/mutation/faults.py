@@ -28,6 +28,9 @@ class Fault(NamedTuple):
 KAFKA = "../../connectors/kafka/"
 """Of what needs no broker to be caught."""
 
+FILES_SINK = "../../connectors/files/"
+"""Of what needs no Spark to be caught."""
+
 SEARCH = "../../connectors/search/"
 SEARCH_RECOVERY = SEARCH + "tests/test_search_recovery.py::test_"
 """Of what is caught by tests that stage and send without tasks of Spark."""
@@ -3118,6 +3121,13 @@ COLUMNS_OF_TABLES = [
         "    if not found or not all(one.has_min_max for one in found):\n",
         "    found = [one for one in found if one.has_min_max]\n    if not found:\n",
         (METRICS + "what_one_part_of_a_file_does_not_say_is_not_said_of_the_file",),
+    ),
+    Fault(
+        "the files of some hosts are taken for those of all",
+        FILES_SINK + "oncelog_files/jobs.py",
+        "return sorted(self.tasks - found)",
+        "return []",
+        (FILES_SINK + "tests/test_written_files.py",),
     ),
     Fault(
         "every error of pyiceberg is called an unreachable catalog",
