@@ -226,7 +226,8 @@ def _adopted(ledger: QueryLedger, request: BatchRequest) -> QueryLedger:
     if ledger.query_id != request.query_id:
         if request.takeover != ledger.query_id:
             raise BatchRefusedError(
-                "another query has history under this prefix (or this query's checkpoint was deleted); give this query "
+                "another query has history under this prefix, or this query has begun a new checkpoint (the former one "
+                "was deleted, or a pipeline was fully refreshed); go back to the former checkpoint, or give this query "
                 "its own transactionalIdPrefix, or name the query whose history it continues with takeover=<query id>; "
                 "with takeover, start reading where that query stopped",
                 prefix=request.prefix,
