@@ -16,18 +16,19 @@ from tests.support.harness.environments import kept_environment, plain_variables
 from tests.support.harness.parts import missing_part, require_java
 from tests.support.spark.spark_home import BUILD, QUICK
 
-RELEASE = "4.0.5"
+RELEASE = "4.1.4"
 
 Artifacts = tuple[Artifact, ...]
 
-DELTA_JARS: Artifacts = (("io.delta", "delta-spark_2.13", "4.0.0"),)
+DELTA_JARS: Artifacts = (("io.delta", "delta-spark_4.1_2.13", "4.4.0"),)
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "2",  # 50 tasks for each state of a table take most of the time
 }
 
 ICEBERG_JARS: Artifacts = (
-    ("org.apache.iceberg", "iceberg-spark-runtime-4.0_2.13", "1.10.0"),
+    ("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12.0"),
     ("org.xerial", "sqlite-jdbc", "3.49.1.0"),
 )
 ICEBERG = {
