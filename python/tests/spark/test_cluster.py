@@ -15,9 +15,10 @@ from tests.support.log import copier
 from tests.support.log.copier import Plan
 from tests.support.log.logs import numbered, started, values, write_aborted, write_committed
 from tests.support.servers.zookeeper import ZookeeperServer
+from tests.support.spark.faults import check_stage_ran_again
 from tests.support.spark.processes import start_job, start_program
 from tests.support.spark.queries import DOORS, PATIENCE_S, last_batch, place
-from tests.support.spark.standalone import executors, standalone_cluster
+from tests.support.spark.standalone import awaited_executors, executors, standalone_cluster
 from tests.support.spark.writers import WRITERS, jars_of
 
 pytestmark = pytest.mark.walk("tasks that die, or run twice, leave one copy")
@@ -125,3 +126,30 @@ def test_copies_are_exact_though_executors_die_and_others_write_beside_them(
     copies.check()
     for door in DOORS:
         assert last_batch(tmp_path / door / "checkpoint") > 1
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_stage_that_runs_again_after_some_of_its_tasks_succeeded_leaves_one_copy(
+    log: Log, tmp_path: Path, writer: str
+) -> None:
+    """Spark keeps the receipts of those tasks, and runs the others in another attempt of the stage."""
+    require_java()
+    write(log, "before")
+    queries = []
+    for door in DOORS:
+        log.create_topic(door, partitions=2)
+        folder = tmp_path / door
+        folder.mkdir()
+        query = {"door": door, "sink": {"topic": door}, "trigger": {"availableNow": True}, "tasks": 4}
+        queries.append(
+            {**query, "fault": "killed late", "folder": str(folder), "checkpoint": str(folder / "checkpoint")}
+        )
+    on_cluster = {"master": LOCAL_CLUSTER, "spark": awaited_executors() | jars_of(writer), "in_turn": True}
+
+    with start_job("copier", {"log": place(log), "queries": queries, **on_cluster}, tmp_path, "driver") as driver:
+        assert driver.wait() == 0, driver.last_lines()
+
+    for door in DOORS:
+        check_stage_ran_again(tmp_path / door)
+        for number in (0, 1):
+            assert sorted(filter(None, values(log, number, door))) == sorted(sent("before", number))

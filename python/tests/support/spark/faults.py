@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import StrEnum
@@ -69,6 +70,38 @@ def killing_executor_once(folder: Path) -> MapBatches:
     return pass_on
 
 
+def killing_executor_late(folder: Path) -> MapBatches:
+    """A function for `mapInArrow` that passes its rows on; once, the task of partition 2 kills its executor instead.
+
+    By then an executor with one core has finished a task of partition 0 or 1. With the executor the files of its
+    shuffle are lost, so Spark runs the rest of this stage again, as another attempt of it. Each task leaves a file. The
+    session needs `awaited_executors`: otherwise all these files may be those of the other executor.
+    """
+    mark = folder / "killed"
+
+    def pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task = TaskContext.get()
+        assert task is not None
+        batch_id = task.getLocalProperty("streaming.sql.batchId")
+        (folder / f"run-{batch_id}-{task.partitionId()}-{task.attemptNumber()}-{task.taskAttemptId()}").touch()
+        for batch in batches:
+            if task.partitionId() == 2 and batch.num_rows and not mark.exists():
+                mark.touch()
+                os.kill(_executor(), signal.SIGKILL)
+                time.sleep(PATIENCE_S)  # a Python worker outlives its executor for a moment
+            yield batch
+
+    return pass_on
+
+
+def check_stage_ran_again(folder: Path) -> None:
+    """Check that `killing_executor_late` made Spark run a part of a stage again: there, attempts count from 0 again."""
+    runs = Counter(tuple(path.name.split("-")[1:4]) for path in folder.glob("run-*"))
+    again = {batch_id for (batch_id, _, _), count in runs.items() if count > 1}
+    assert again, f"no task began anew: {runs}"
+    assert any(runs[batch_id, partition, "0"] == 1 for batch_id in again for partition in "01"), f"none kept: {runs}"
+
+
 def _executor() -> int:
     """The process above this one that is Spark's executor."""
     process = os.getppid()
@@ -102,7 +135,11 @@ def stalling_at_first(folder: Path) -> MapBatches:
     return pass_on
 
 
-FAULTS: Mapping[str, Callable[[Path], MapBatches]] = {"killed": killing_executor_once, "stalled": stalling_at_first}
+FAULTS: Mapping[str, Callable[[Path], MapBatches]] = {
+    "killed": killing_executor_once,
+    "killed late": killing_executor_late,
+    "stalled": stalling_at_first,
+}
 """What programs on a cluster take by name, and a folder for it."""
 
 

@@ -48,6 +48,11 @@ def executors() -> dict[str, str]:
     }
 
 
+def awaited_executors() -> dict[str, str]:
+    """The same, for a session whose first job waits until both are there."""
+    return {**executors(), "spark.cores.max": "2", "spark.scheduler.minRegisteredResourcesRatio": "1"}
+
+
 def speculating_executors() -> dict[str, str]:
     """The same, for a session that copies a slow task as soon as half of the tasks are done."""
     return {

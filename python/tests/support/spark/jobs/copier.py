@@ -28,9 +28,12 @@ def start(spark: SparkSession, log: Log, query: dict[str, Any]) -> StreamingQuer
     Args:
         spark: the session.
         log: of its source and its sink.
-        query: its `door`, `checkpoint`, and options of `source` and `sink`; `fault` and its `folder` if it has one.
+        query: its `door`, `checkpoint`, and options of `source` and `sink`; `fault` and its `folder` if it has one;
+            `tasks` if that many get its rows by a shuffle.
     """
     rows = stream(spark, log, **query.get("source", {})).select("key", "value", "partition")
+    if "tasks" in query:
+        rows = rows.repartition(query["tasks"])
     if "fault" in query:
         rows = rows.mapInArrow(FAULTS[query["fault"]](Path(query["folder"])), rows.schema)
     writer = into(rows, log, query["door"], **query["sink"]).option("checkpointLocation", query["checkpoint"])
