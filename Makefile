@@ -15,15 +15,20 @@ VENV := .venv$(if $(SPARK),-spark-$(SPARK))
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 RUNNABLE := $(VENV)/.runnable
-WARM := $(VENV)/.warm
+WARM := $(VENV)/.warm$(if $(JAVA),-java-$(JAVA))
+# Another release of Java than the machine's for the JVMs of tests: make spark JAVA=25. The jars are built by the machine's.
+RUNTIME := $(if $(JAVA),build/java-$(JAVA)/bin/java)
+ON_JAVA := $(if $(JAVA),JAVA_HOME=$(CURDIR)/build/java-$(JAVA))
 WORKERS ?= 2
 SEEDS ?= 0-9999
 # The releases of Spark that `make versions` runs on: beside the newest, which all other targets run on.
 SPARKS ?= 4.0.5 4.1.4 4.2.1
+# The releases of Java that it runs on, with the newest Spark.
+JAVAS ?= 21 25
 # Of what repeats one law many times (seeds, walks, tests once more on other stores, Spark's own tests, planted faults, the
 # fuzzer's inputs), run a part: SHARD=2/60. CI runs one shard of sixty at each commit.
 OF_SHARD = $(if $(SHARD),--shard=$(SHARD))
-PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
+PYTEST = $(ON_JAVA) $(BIN)/python -m pytest --numprocesses $(WORKERS)
 # All but what `make crash` and `make once-more` are for.
 DAILY := not walk and not once_more and not in_turn
 # The same with every parameter and every one of a kind.
@@ -58,7 +63,7 @@ $(READY): $(RUNNABLE)
 	@$(BIN)/python -m pip list --format freeze > $@
 	@echo "Ready: $$(wc -l < $@) packages, listed in $@"
 
-shims: $(READY) $(SHIMS) ## Build and test the jars of the log and of the Kafka connector with Maven (only when their sources changed)
+shims: $(READY) $(SHIMS) $(RUNTIME) ## Build and test the jars of the log and of the Kafka connector with Maven (only when their sources changed)
 
 $(SHIMS) &: $(wildcard jvm_shims/pom.xml jvm_shims/*/pom.xml) $(shell find jvm_shims/*/src -type f 2>/dev/null) python/oncelog/version.py tools/build-shims
 	@"$(PYTHON)" tools/build-shims
@@ -89,10 +94,13 @@ test: ## Lint and every test but those of `make once-more` and `make crash`
 # classes. Here both are done once, while the type checker has the other core. The tests themselves say what is wrong.
 warm: $(WARM)
 
-$(WARM): $(READY)
+$(WARM): $(READY) $(RUNTIME)
 	@$(BIN)/python -m pytest --collect-only --quiet >/dev/null 2>&1 || true
-	@cd python && ../$(BIN)/python -m tests.support.spark.spark_home >/dev/null 2>&1 || true
+	@cd python && $(ON_JAVA) ../$(BIN)/python -m tests.support.spark.spark_home >/dev/null 2>&1 || true
 	@touch $@
+
+build/java-%/bin/java: tools/java-runtime | $(READY)
+	@tools/java-runtime $(BIN)/python $* build/java-$*
 
 # Quick tests sync thousands of small files. Where a gigabyte of memory may be a disk, they do it there.
 MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 1000000 ] 2>/dev/null && echo /dev/shm)
@@ -137,19 +145,25 @@ spark: shims ## The tests on Spark
 kafka: shims ## The tests of the Kafka connector, on brokers from Maven's jars (ONLY="sink_driver ...")
 	$(PYTEST) $(if $(ONLY),$(patsubst %,connectors/kafka/tests/test_%.py,$(ONLY)),connectors/kafka/tests) -m "$(WHOLE)"
 
-RELEASES = $(if $(filter-out 1/1,$(SHARD)),$(shell all=($(SPARKS)); n=$(firstword $(subst /, ,$(SHARD))); echo $${all[n % $${#all[@]}]}),$(SPARKS))
+# Of a list of releases, that of the shard; all without one.
+drawn = $(if $(and $(1),$(filter-out 1/1,$(SHARD))),$(shell all=($(1)); n=$(firstword $(subst /, ,$(SHARD))); echo $${all[n % $${#all[@]}]}),$(1))
 STREAMS := source_streams source_batches sink_streams sink_by_name
-versions: ## The tests on Spark and of the connector's streams once more, on other releases (SPARKS="4.0.5 4.1.4"); with SHARD a few on one
-	@for release in $(RELEASES); do \
+versions: ## The tests on Spark and of the connector's streams once more, on other releases of Spark and Java (SPARKS="4.0.5 4.1.4" JAVAS=25); with SHARD a few on one of each
+	@for release in $(call drawn,$(SPARKS)); do \
 	    echo "Spark $$release"; \
 	    $(MAKE) --no-print-directory $(if $(filter-out 1/1,$(SHARD)),every-spark,spark kafka ONLY="$(STREAMS)") SPARK=$$release; \
 	done
+	@for release in $(call drawn,$(JAVAS)); do \
+	    echo "Java $$release"; \
+	    $(MAKE) --no-print-directory $(if $(filter-out 1/1,$(SHARD)),every-spark,spark kafka ONLY="$(STREAMS)") JAVA=$$release; \
+	done
 
 versions-setup: ## Create the environments of `make versions`
-	@for release in $(RELEASES); do $(MAKE) --no-print-directory setup warm SPARK=$$release; done
+	@for release in $(call drawn,$(SPARKS)); do $(MAKE) --no-print-directory setup warm SPARK=$$release; done
+	@for release in $(call drawn,$(JAVAS)); do $(MAKE) --no-print-directory warm JAVA=$$release; done
 
 every-spark: shims
-	$(PYTEST) python/tests/spark connectors/kafka/tests -m "every_spark and not once_more"
+	$(PYTEST) python/tests/spark connectors/kafka/tests -m "every_spark$(if $(JAVA),(java=True)) and not once_more"
 
 once-more: shims ## The tests by another store, reader, writer, door, version of brokers or parameter, and the many of one kind (BY=zookeeper, parameter, ...)
 	$(PYTEST) -m "$(if $(BY),once_more(by='$(BY)'),(once_more or in_turn)) and not walk" $(OF_SHARD)

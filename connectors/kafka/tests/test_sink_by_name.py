@@ -187,7 +187,7 @@ def test_a_query_moves_from_sparks_own_sink_on_its_checkpoint(world: World) -> N
 # Output modes ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.every_spark
+@pytest.mark.every_spark(java=True)
 @pytest.mark.parametrize("mode", ["append", "update", "complete"])
 def test_what_a_mode_makes_of_each_batch_is_appended(world: World, mode: str) -> None:
     counted = world.rows().groupBy("value").count().select(F.concat_ws("=", "value", "count").alias("value"))

@@ -24,7 +24,7 @@ def source(spark: SparkSession, kafka: KafkaBroker, topic: str) -> Source:
 # read_committed -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.every_spark
+@pytest.mark.every_spark(java=True)
 def test_stream_shows_committed_transactions_once_and_aborted_ones_never(
     source: Source, kafka: KafkaBroker, topic: str, checkpoint: Path
 ) -> None:

@@ -55,7 +55,7 @@ def assert_no_round_is_open(log: Log) -> None:
 # What is written ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.every_spark
+@pytest.mark.every_spark(java=True)
 def test_a_copy_is_exact(spark: SparkSession, log: Log, tmp_path: Path, door: str) -> None:
     with started(log) as producer, producer.transaction():
         for at in range(20):
