@@ -200,9 +200,7 @@ def test_the_guarantees_say_how_many_points_there_are() -> None:
     "points",
     [
         *walks(PASSED),
-        pytest.param(
-            (CrashPoint.ROUND_DECIDE, CrashPoint.SINK_DONE), id="short", marks=pytest.mark.every_spark(java=True)
-        ),
+        pytest.param((CrashPoint.ROUND_DECIDE, CrashPoint.SINK_DONE), id="short", marks=pytest.mark.every_spark),
     ],
 )
 def test_a_driver_that_is_killed_at_any_point_leaves_exactly_one_copy(
