@@ -166,7 +166,7 @@ def write(
     unset = {name: value for name, value in _SETTINGS.items() if spark.conf.get(name, None) is None}
     with changed(spark, unset), room_for_files(), _said_shortly(format_, rows.columns), task_errors.in_one_sentence():
         task = f"task-{random_id()}"  # Spark observes it in a column only
-        tasks = F.concat_ws(",", F.collect_set(_column(task).cast("string"))).alias("tasks")
+        tasks = F.concat_ws(",", F.collect_set(_column(task)).cast("array<string>")).alias("tasks")
         observed = rows.withColumn(task, F.spark_partition_id())
         observed = observed.observe(observation, F.count(F.lit(1)).alias("rows"), tasks).drop(task)
         writer = observed.write.format(format_).options(**WRITING.get(format_, {})).options(**options)

@@ -103,10 +103,7 @@ def finish_despite_loss(
     parts = [*map(_part, ends.lost), *(f"{_part(one)}, which may have been committed" for one, _ in ends.unknown)]
     _complete(store, decided, lost, _given_up(store, decided, parts, reason, operator) if parts else None)
     left_open = brokers.describe(lost)
-    brokers.fence(
-        [name for name, one in left_open.items() if one.state == ONGOING],
-        max((one.timeout_ms for one in left_open.values()), default=1),
-    )
+    _abort(brokers, [name for name, one in left_open.items() if one.state == ONGOING], left_open)
     return ends
 
 
@@ -133,11 +130,9 @@ def _settle(
     waiting = [participant for participant in decided.record.participants if not participant.is_lost]
     if found is None:
         found = brokers.describe(participant.transactional_id for participant in waiting)
-        ended = _ended_elsewhere(brokers, store, decided, waiting, found)
-    else:
-        ended = set()
-    ends = Ends([*decided.record.lost, *(one for one in waiting if one.transactional_id in ended)])
-    ordered = by_time_left([one for one in waiting if one.transactional_id not in ended], found)
+        _abort_ended_elsewhere(brokers, waiting, found)
+    ends = Ends(list(decided.record.lost))
+    ordered = by_time_left(waiting, found)
     for some in (ordered[:1], ordered[1:]):  # a problem that they all have shows with the first one
         if some:
             reach(KafkaCrashPoint.END)
@@ -146,23 +141,24 @@ def _settle(
     return ends
 
 
-def _ended_elsewhere(
-    brokers: Brokers,
-    store: ZnodeStore,
-    decided: DecidedRound,
-    waiting: Sequence[Participant],
-    found: Mapping[str, Transaction],
-) -> set[str]:
-    """The participants whose transactions somebody ended in one of their partitions; see partition_checks.py.
+def _abort_ended_elsewhere(brokers: Brokers, waiting: Sequence[Participant], found: Mapping[str, Transaction]) -> None:
+    """Abort the transactions that somebody ended in one of their partitions; see partition_checks.py.
 
-    They are not committed, because a part of their rows would be missing. So they count as lost.
+    They must not be committed, because a part of their rows would be missing. But a coordinator that was deposed may
+    still call a transaction open that its successor has committed. It cannot carry out an abort, which has to be
+    replicated. Hence the participant is not lost yet: the commit that follows is refused either way, and the token
+    shows what became of the transaction.
     """
     opened = [one for one in waiting if partition_checks.is_open(one, found.get(one.transactional_id))]
     places = partition_checks.of_transactions(found[one.transactional_id] for one in opened)
     suspects = partition_checks.find_ended(opened, found, brokers.states(NOWHERE, places)) if places else {}
     again = brokers.describe(suspects) if suspects else {}
-    ended = {one.transactional_id for one in opened if partition_checks.is_open(one, again.get(one.transactional_id))}
-    return ended if ended and not _is_over(store, decided) else set()
+    ended = [one for one in opened if partition_checks.is_open(one, again.get(one.transactional_id))]
+    _abort(brokers, [one.transactional_id for one in ended], again)
+
+
+def _abort(brokers: Brokers, transactional_ids: Sequence[str], found: Mapping[str, Transaction]) -> None:
+    brokers.fence(transactional_ids, max((found[name].timeout_ms for name in transactional_ids), default=1))
 
 
 def _commit(

@@ -69,7 +69,8 @@ def find_ended(
     """In which partitions the transactions of participants were ended although the coordinators have them open.
 
     Coordinators write markers only after they have ended a transaction. So ask them once more after the partitions: if
-    one still has a transaction open, somebody else wrote the marker.
+    one still has a transaction open, somebody else wrote the marker. That may also be the coordinator's successor, of
+    which a deposed one does not know.
 
     Only transactions of version 2 are judged. At version 1 a late request of a committed transaction begins another one
     with the same producer id and epoch.

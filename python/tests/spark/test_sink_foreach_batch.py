@@ -220,7 +220,7 @@ def test_a_sink_without_a_prefix_warns_once_a_start_and_names_one_that_keeps_its
     forget_last_commit(tmp_path / "ck")
     run_available(rows.writeStream.foreachBatch(named), tmp_path / "ck")
     assert [record for record in caplog.records if "transactionalIdPrefix" in record.getMessage()] == []
-    with pytest.raises(StreamingQueryException, match="this query's checkpoint was deleted"):
+    with pytest.raises(StreamingQueryException, match="this query has begun a new checkpoint"):
         run_available(rows.writeStream.foreachBatch(named), tmp_path / "new")
     assert sorted(filter(None, values(log, topic="out"))) == [b"a", b"b", b"c"]
 

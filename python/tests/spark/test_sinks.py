@@ -298,7 +298,7 @@ def test_a_deleted_checkpoint_is_noticed_and_another_query_may_take_over(
     before = ends(log)
     rest = stream(spark, log, startingOffsets='{"in":{"0":1,"1":0}}')
 
-    with pytest.raises(StreamingQueryException, match="this query's checkpoint was deleted") as caught:
+    with pytest.raises(StreamingQueryException, match="this query has begun a new checkpoint") as caught:
         copy(stream(spark, log), log, door, tmp_path / "new", transactionalIdPrefix="copier")
     with pytest.raises(StreamingQueryException, match="takeover=<query id>"):
         copy(rest, log, door, tmp_path / "wrong", transactionalIdPrefix="copier", takeover="someone-else")

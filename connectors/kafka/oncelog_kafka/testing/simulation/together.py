@@ -78,7 +78,7 @@ class KafkaDestination(Destination):
         self._topic = place
         self._executors = executors
         self._prepared: dict[str, list[int]] = {}
-        self._may_be_lost: list[Participant] = []
+        self._may_be_lost: set[Identity] = set()
 
     @property
     def prefix(self) -> str:
@@ -106,24 +106,22 @@ class KafkaDestination(Destination):
         if not query.checkpoint.formers:
             return "restart the query" in str(error)
         query.stop_others(process)
-        self._may_be_lost += [part for one in self._topic.cluster.unfinished() for part in one.participants]
+        self._may_be_lost |= {_identity(part) for one in self._topic.cluster.unfinished() for part in one.participants}
         brokers, store = brokers_of(self._topic.cluster, process), process.store()
         found = persevere(process, lambda: inspection.accept_loss(brokers, store, PREFIX))
         process.world.counts["participants given up"] += sum(len(lost.missing) for lost in found)
         return True
 
     def given_up(self) -> set[int]:
-        lost = (part.transactional_id for part in self._may_be_lost if not self._is_committed(part))
+        lost = (one.transactional_id for one in self._may_be_lost if one not in self._topic.cluster.committed)
         return {number for name in lost for number in self._prepared.get(name, ())}
 
     def shows(self, record: RoundRecord) -> bool:
         if not isinstance(record, KafkaRound):
             raise TypeError(record)
         participants = self._topic.cluster.newest(record).participants
-        return all(part in self._may_be_lost or self._is_committed(part) for part in participants)
-
-    def _is_committed(self, part: Participant) -> bool:
-        return Identity(part.transactional_id, part.producer_id, part.epoch) in self._topic.cluster.committed
+        shown = self._may_be_lost | set(self._topic.cluster.committed)
+        return all(_identity(part) in shown for part in participants)
 
     def seen(self, in_log: Sequence[tuple[int, int]]) -> list[list[int]]:
         self._topic.cluster.settle()
@@ -141,6 +139,10 @@ class KafkaDestination(Destination):
         is_at_end = isinstance(at, CommittedOffset) and at.offset == end
         if self.options.group_id is not None and not is_at_end and not self._may_be_lost:
             yield f"{self.name}: the group is at {at}, and the last batch ends at {end}"
+
+
+def _identity(part: Participant) -> Identity:
+    return Identity(part.transactional_id, part.producer_id, part.epoch)
 
 
 class KafkaStaging(Staging):
