@@ -42,7 +42,7 @@ def test_the_simulations_figures_are_the_sums_of_its_ranges() -> None:
 def test_what_the_guarantees_count_is_counted() -> None:
     page = guarantees()
     assert f"(`make mutate`) | {len(FAULTS)} |" in page
-    assert f"a crash at every place of {SPELLED[len(SCENARIOS)]} scenarios" in page
+    assert f"a crash at every point of {SPELLED[len(SCENARIOS)]} scenarios" in page
 
 
 def test_what_grows_is_explained_below_its_curve() -> None:
