@@ -92,7 +92,7 @@ ALERTS: Final = (
         f"oncelog_kafka_topic_undecided_age_seconds > {HELD_SECONDS}",
         "1m",
         "page",
-        "Readers of {{ $labels.topic }} stand still before an open transaction: oncelog kafka txn list.",
+        "Readers of {{ $labels.topic }} are stuck at an open transaction: run oncelog kafka txn list.",
         "kafka-readers-stand-still",
     ),
     Alert(
@@ -100,7 +100,7 @@ ALERTS: Final = (
         "oncelog_kafka_transactions_hanging > 0",
         "5m",
         "page",
-        "A transaction is beyond its time-out, and its coordinator has not aborted it: oncelog kafka txn find-hanging.",
+        "A transaction exceeded its timeout and its coordinator did not abort it: run oncelog kafka txn find-hanging.",
         "kafka-readers-stand-still",
     ),
     Alert(
@@ -108,7 +108,7 @@ ALERTS: Final = (
         "oncelog_kafka_transactions_left_open > 0",
         "5m",
         "page",
-        "A partition has a transaction open that nobody ends, and readers stop there: oncelog kafka txn find-hanging.",
+        "Readers are stuck at a transaction that nobody will end: run oncelog kafka txn find-hanging.",
         "kafka-marker-left-out",
     ),
     Alert(
@@ -116,7 +116,7 @@ ALERTS: Final = (
         "oncelog_kafka_batch_time_left_seconds < 3600",
         "1m",
         "page",
-        "The brokers will abort parts of a decided batch of {{ $labels.prefix }}: start its query before.",
+        "The brokers will abort parts of a decided batch of {{ $labels.prefix }} within an hour: start its query now.",
         "kafka-batch-runs-out-of-time",
     ),
 )

@@ -18,7 +18,7 @@ UNDECIDED_SECONDS: Final = 3600
 INVISIBLE_SECONDS: Final = 300
 UPKEEP_SECONDS: Final = 86_400
 """How old an open transaction, a batch that is not decided, a decided one that is not visible, and the last upkeep may
-be before somebody must look."""
+be before an alert fires."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ ALERTS: Final = (
         "oncelog_up == 0",
         "2m",
         "page",
-        "The exporter cannot read what it watches; its log says why.",
+        "The exporter cannot read what it watches: see its log for the error.",
         "exporter-cannot-read",
     ),
     Alert(
@@ -66,7 +66,7 @@ ALERTS: Final = (
         f"oncelog_topic_undecided_age_seconds > {HELD_SECONDS}",
         "1m",
         "page",
-        "Readers of {{ $labels.topic }} stand still before an open transaction: oncelog topic describe.",
+        "Readers of {{ $labels.topic }} are stuck at an open transaction: run oncelog topic describe.",
         "readers-stand-still",
     ),
     Alert(
@@ -74,7 +74,7 @@ ALERTS: Final = (
         'oncelog_transactions{state="overdue"} > 0 or oncelog_rounds{state="overdue"} > 0',
         "5m",
         "page",
-        "A transaction is beyond its time-out and nobody has aborted it: oncelog txn find-hanging, and run oncelog gc.",
+        "A transaction exceeded its timeout and nobody aborted it: run oncelog gc.",
         "transaction-hangs",
     ),
     Alert(
@@ -82,7 +82,7 @@ ALERTS: Final = (
         "oncelog_transactions_oldest_prepared_age_seconds > 3600",
         "5m",
         "page",
-        "A prepared transaction never times out: find who holds its token.",
+        "A prepared transaction has waited for an hour and never times out: find the program that holds its token.",
         "prepared-transaction",
     ),
     Alert(
@@ -99,7 +99,7 @@ ALERTS: Final = (
         "oncelog_group_partitions_beyond_log > 0",
         "5m",
         "page",
-        "{{ $labels.group }} has read further than the log goes: was the log restored from an older copy?",
+        "{{ $labels.group }} has committed offsets beyond the log end: was the log restored from an older copy?",
         "group-beyond-log",
     ),
     Alert(
@@ -107,7 +107,7 @@ ALERTS: Final = (
         f"oncelog_collection_generation_age_seconds > {UPKEEP_SECONDS}",
         "1h",
         "ticket",
-        "Nobody has run oncelog gc for a day, or a writer holds the files: oncelog gc says which.",
+        "oncelog gc has not run for a day, or a writer keeps it from deleting files: run oncelog gc --dry-run.",
         "upkeep-missing",
     ),
     Alert(
@@ -115,7 +115,7 @@ ALERTS: Final = (
         f"oncelog_batch_undecided_age_seconds > {UNDECIDED_SECONDS}",
         "5m",
         "ticket",
-        "A batch of {{ $labels.prefix }} is not decided: is its query alive? oncelog batch show.",
+        "A batch of {{ $labels.prefix }} has been undecided for an hour: check that its query is running.",
         "batch-undecided",
     ),
     Alert(
@@ -123,7 +123,7 @@ ALERTS: Final = (
         f"oncelog_batch_decided_not_visible_age_seconds > {INVISIBLE_SECONDS}",
         "1m",
         "page",
-        "A batch of {{ $labels.prefix }} is decided and not visible: start its query, or oncelog batch complete.",
+        "A batch of {{ $labels.prefix }} is decided and not visible: start its query, or run oncelog batch complete.",
         "batch-not-visible",
     ),
     Alert(
@@ -139,7 +139,7 @@ ALERTS: Final = (
         grown('oncelog_sink_batches_total{result="refused"}', "10m"),
         "0m",
         "page",
-        "The ledger refuses batches of {{ $labels.prefix }}: the error of the query says the way out.",
+        "The ledger refuses batches of {{ $labels.prefix }}: the query's error says what to do.",
         "batch-refused",
     ),
     Alert(
@@ -147,7 +147,7 @@ ALERTS: Final = (
         grown("oncelog_sink_participants_rewritten_total", "1h"),
         "0m",
         "ticket",
-        "Parts of decided batches of {{ $labels.prefix }} were lost and written again: raise the time-out.",
+        "Parts of decided batches of {{ $labels.prefix }} were lost and written again: raise the transaction timeout.",
         "parts-lost",
     ),
 )

@@ -1,4 +1,4 @@
-"""The page of ``oncelog ui``: what stands still, because of whom, and the command that mends it. It only reads.
+"""The page of ``oncelog ui``: what is stuck, what is blocking it, and the command that fixes it. It only reads.
 
 watching   reads what the exporter reads, at most once a second, and remembers the last minutes
 troubles   what an operator must look at, with the command to copy

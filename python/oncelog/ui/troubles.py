@@ -1,4 +1,4 @@
-"""What stands still, since when, because of whom, and the command that mends it. Nothing here runs a command."""
+"""What is stuck, for how long, what is blocking it, and the command that fixes it. Nothing here runs a command."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from oncelog.metrics.reading import NO_LABELS, Holder, Labels, Reading
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """One thing that stands still.
+    """One thing that is stuck.
 
     Attributes:
         what: in a sentence.
         who: holds it, if anybody.
         age_seconds: how long; None if nobody knows.
-        command: mends it, or shows what must be known first. It is only shown.
+        command: fixes it, or shows what to find out first. It is only shown, never run.
     """
 
     what: str
@@ -56,7 +56,7 @@ def find_troubles(reading: Reading, commands: Commands) -> list[Trouble]:
     found = [*_holders(reading, commands), *_ledgers(reading, commands), *_groups(reading, commands)]
     age = _values(reading, c.GENERATION_AGE).get(NO_LABELS, 0)
     if age > UPKEEP_SECONDS:
-        found.append(Trouble("nobody has run upkeep, or a writer holds the files", "", age, commands("gc")))
+        found.append(Trouble("oncelog gc does not run, or a writer blocks it", "", age, commands("gc")))
     return sorted(found, key=lambda one: -(one.age_seconds or 0))
 
 

@@ -10,7 +10,7 @@ from tests.style.tree import ROOT
 
 SYMPTOMS = ROOT / "docs" / "operations" / "symptoms"
 INDEX = SYMPTOMS.parent / "runbook.md"
-PARTS = ["What you see", "Why", "Mend it", "It is over when"]
+PARTS = ["What you see", "Why", "How to fix it", "How you know it is fixed"]
 ROW = re.compile(r"^\| \[[^]]+\]\(symptoms/([\w-]+)\.md\) \| (.+) \|$", re.MULTILINE)
 
 LISTED = re.compile(r"^\| \[`(\w+)`\]\(\.\./operations/symptoms/([\w-]+)\.md\) \|", re.MULTILINE)
@@ -23,7 +23,7 @@ def symptoms() -> dict[str, str]:
     return {page.stem: page.read_text() for page in SYMPTOMS.glob("*.md")}
 
 
-def test_every_page_says_what_is_seen_why_what_mends_it_and_when_it_is_over() -> None:
+def test_every_page_has_the_same_four_parts() -> None:
     assert {name: re.findall(r"^## (.+)$", text, re.MULTILINE) for name, text in symptoms().items()} == dict.fromkeys(
         symptoms(), PARTS
     )
@@ -35,7 +35,7 @@ def test_an_alert_and_its_page_name_each_other() -> None:
     assert named == PAGE_OF
 
 
-def test_the_index_names_every_page_once_and_those_of_alerts_beside_them() -> None:
+def test_the_index_lists_every_page_once_with_its_alerts() -> None:
     text = INDEX.read_text()
 
     assert sorted(re.findall(r"\]\(symptoms/([\w-]+)\.md\)", text)) == sorted(symptoms())

@@ -141,7 +141,7 @@ function drawTroubles(troubles, total) {
     const isSame = items.length === list.children.length && items.every((item, at) => list.children[at] === item);
     if (!isSame) list.replaceChildren(...items);
     byId("quiet").textContent = total > troubles.length ? `${total} things, the oldest ${troubles.length} shown.` : "";
-    if (!troubles.length) byId("quiet").textContent = "Nothing stands still.";
+    if (!troubles.length) byId("quiet").textContent = "Nothing is stuck.";
 }
 
 function newTrouble(trouble, key) {

@@ -80,7 +80,7 @@ def test_what_hangs_is_shown_with_its_command_until_somebody_runs_it(
 
         assert shell("txn", "abort", "--", "hanging").exit_code == 0
 
-        expect(page.locator("#quiet")).to_have_text("Nothing stands still.", timeout=60_000)
+        expect(page.locator("#quiet")).to_have_text("Nothing is stuck.", timeout=60_000)
         expect(page.locator("#tables")).to_contain_text("hanging: ended")
         log.create_topic("made-while-looking")
         expect(page.locator("#tables")).to_contain_text("made-while-looking-0", timeout=60_000)
