@@ -125,9 +125,9 @@ sim-pairs: $(READY) ## Two crashes, or two drivers that stand still, at every tw
 	$(BIN)/python -m oncelog_kafka.testing.simulation --exhaustive pairs --processes $(WORKERS)
 
 # A signal that meets coverage.py while it holds its own lock is the end of the run: tests by signals stay out.
-coverage: $(READY) ## Branches that the quick tests take: all of protocol/ and ledger/, 92 % of the package (5 minutes)
+coverage: $(READY) ## Branches that the quick tests take: all of protocol/ and batches/, 92 % of the package (5 minutes)
 	$(PYTEST) python/tests --ignore=python/tests/spark -m "$(WHOLE) and not packaging and not kafka" -k "not signals" --cov --cov-report=term --cov-fail-under=92
-	$(BIN)/python -m coverage report --include='*/oncelog/protocol/*,*/oncelog/ledger/*' --fail-under=100
+	$(BIN)/python -m coverage report --include='*/oncelog/protocol/*,*/oncelog/batches/*' --fail-under=100
 
 coverage-kafka: shims ## Branches of the Kafka connector that its tests take in their own processes: 95 % (5 minutes)
 	$(PYTEST) connectors/kafka/tests -m "$(WHOLE) and not packaging" --cov=oncelog_kafka --cov-branch --cov-report=

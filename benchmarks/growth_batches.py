@@ -10,12 +10,12 @@ from pathlib import Path
 
 from benchmarks.growth_costs import BYTES, KILOBYTES, NUMBER, Curve, Operation, Probe, SteppedClock
 from oncelog import limits, metadata, runtime
+from oncelog.batches.rules import BatchRequest
 from oncelog.clients.upkeep import Upkeep
 from oncelog.coordinator import rounds
 from oncelog.log import topics
 from oncelog.log.files import file_store
 from oncelog.ports import ZnodeStore, ZnodeView
-from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.randomness import random_id
 from oncelog.spark.offsets import SourceOffset, TopicOffsets
 from oncelog.types import Block, TopicIdPartition

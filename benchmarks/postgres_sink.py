@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.report import Finding, at_least, median, per_second
 from oncelog import metadata
-from oncelog.protocol.batch_ledger import BatchRequest
-from oncelog.spark.kit.driver import BatchDriver
-from oncelog.spark.kit.target import Batch
+from oncelog.batches.attempt import Batch
+from oncelog.batches.rules import BatchRequest
+from oncelog.batches.run import BatchDriver
 from oncelog_postgres import options as sink_options
 from oncelog_postgres.jobs import SparkJob
 from oncelog_postgres.target import PostgresTarget

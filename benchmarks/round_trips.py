@@ -11,13 +11,13 @@ from pathlib import Path
 from benchmarks import data
 from benchmarks.report import Finding
 from oncelog import crash_points, limits, runtime
+from oncelog.batches.attempt import Batch
+from oncelog.batches.rules import BatchRequest
+from oncelog.batches.run import BatchDriver
 from oncelog.crash_points import CrashPoint
 from oncelog.log.files import file_store
 from oncelog.ports import Op, Znode, ZnodeReader
-from oncelog.protocol.batch_ledger import BatchRequest
-from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.options import Use
-from oncelog.spark.kit.target import Batch
 from oncelog.spark.log_target import LogTarget
 from oncelog.spark.options import parse_sink_options
 from oncelog.spark.writing import TaskWriter, WriteTask, Written

@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from benchmarks.report import Finding, at_least, median, per_second
 from oncelog import metadata
-from oncelog.protocol.batch_ledger import BatchRequest
-from oncelog.spark.kit.driver import BatchDriver
-from oncelog.spark.kit.target import Batch
+from oncelog.batches.attempt import Batch
+from oncelog.batches.rules import BatchRequest
+from oncelog.batches.run import BatchDriver
 from oncelog_search import options as sink_options
 from oncelog_search.jobs import SparkJob
 from oncelog_search.target import SearchTarget

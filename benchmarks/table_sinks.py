@@ -21,11 +21,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.report import Finding, at_least, median, per_second
 from oncelog import metadata
-from oncelog.ledger.kinds import LedgerKind
-from oncelog.protocol.batch_ledger import BatchRequest
-from oncelog.spark.kit.driver import BatchDriver
-from oncelog.spark.kit.receipts import ReceiptsRound
-from oncelog.spark.kit.target import Batch
+from oncelog.batches.attempt import Batch
+from oncelog.batches.committables import ReceiptsRound
+from oncelog.batches.ledger import LedgerKind
+from oncelog.batches.rules import BatchRequest
+from oncelog.batches.run import BatchDriver
 from oncelog_tables.delta_tables import DeltaTables
 from oncelog_tables.iceberg_tables import IcebergTables
 from oncelog_tables.jobs import SparkJob

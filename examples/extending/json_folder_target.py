@@ -14,10 +14,10 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from oncelog import folders, metadata
+from oncelog.batches.committables import Receipts, ReceiptsTarget, receipts_ledgers
 from oncelog.errors import CorruptDataError
 from oncelog.ports import ZnodeStore
 from oncelog.spark.kit.options import HistoryOptions
-from oncelog.spark.kit.receipts import Receipts, ReceiptsTarget, receipts_ledgers
 from oncelog.spark.kit.sink import ForeachBatchSink
 
 LEDGERS = receipts_ledgers("/json_folders")

@@ -9,8 +9,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from json_folder_target import LEDGERS, JsonFolder
+from oncelog.batches.committables import ReceiptsTarget
 from oncelog.metadata import open_metadata
-from oncelog.spark.kit.receipts import ReceiptsTarget
 from oncelog.testing.target_contract import TargetContract, TargetWorld
 
 

@@ -15,10 +15,10 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
+from oncelog.batches.committables import Receipts
 from oncelog.crash_points import reach
 from oncelog.errors import CorruptDataError, FileUnavailableError, FileWriteError
 from oncelog.spark.kit.manifests import hash_of
-from oncelog.spark.kit.receipts import Receipts
 from oncelog.spark.kit.spark_files import WHOLE_WHEN_CLOSED, FoundFile
 from oncelog.spark.kit.staging import StagingFolder
 from oncelog_files import folders_of_others, jobs, manifests
@@ -34,7 +34,7 @@ _DECIDED: Final = "; the batch is decided: {}, then restart the query, which com
 
 
 class FolderPlace:
-    """The place of one attempt at a batch, and of what it finds unfinished; see `Place` in oncelog.spark.kit.receipts.
+    """The place of one attempt at a batch, and of what it finds unfinished; see `Place` in batches/committables.
 
     Args:
         options: of the sink.

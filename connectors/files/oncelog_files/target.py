@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
+from oncelog.batches.attempt import Batch
 from oncelog.ports import Clock, ZnodeStore
 from oncelog.spark.kit.staging import StagingAttempt
-from oncelog.spark.kit.target import Batch
 from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_files.ledgers import FILES_LEDGERS
 from oncelog_files.options import SinkOptions

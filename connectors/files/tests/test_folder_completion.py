@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 
 import oncelog_files
 from folder_worlds import FilesWorld, visible
+from oncelog.batches import overview
+from oncelog.batches.steps import REMEMBERED_ROUNDS
 from oncelog.cli import main
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import UnknownPrefixError, UsageError
-from oncelog.ledger import overview
-from oncelog.ledger.batches import REMEMBERED_ROUNDS
 from oncelog.spark import together
 from oncelog.spark.kit import staged_names
 from oncelog.spark.kit.ledgers import close_ledgers

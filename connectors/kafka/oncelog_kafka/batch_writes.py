@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
+from oncelog.batches.rules import BatchRequest
 from oncelog.errors import ensure
 from oncelog.ports import ZnodeStore, ZnodeView
-from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.types import Outcome
 from oncelog.znodes import paths
 from oncelog.znodes.transact import resolving

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from oncelog.batches import giving_up
+from oncelog.batches.payloads import GivenUp
 from oncelog.crash_points import reach
-from oncelog.ledger import giving_up
-from oncelog.ledger.payloads import GivenUp
 from oncelog.ports import ZnodeStore
 from oncelog.znodes.clock import store_now_ms
 from oncelog.znodes.transact import resolving

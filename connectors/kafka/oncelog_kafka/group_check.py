@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog.ledger.progress import GroupProgress
+from oncelog.batches.offsets import GroupProgress
 from oncelog.types import TopicPartition
 from oncelog_kafka import tokens
 from oncelog_kafka.ledger import Ledger

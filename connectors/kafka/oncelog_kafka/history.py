@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oncelog.batches.rules import BatchRequest
 from oncelog.errors import BatchRefusedError
 from oncelog.ports import ZnodeStore
-from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog_kafka import tokens
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.participants import ParticipantId, of_prefix, token_group

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from oncelog.batches.giving_up import read_given_up
+from oncelog.batches.payloads import GivenUp
 from oncelog.errors import UsageError
-from oncelog.ledger.giving_up import read_given_up
-from oncelog.ledger.payloads import GivenUp
 from oncelog.ports import ZnodeStore
 from oncelog.types import Outcome
 from oncelog_kafka import ledger

@@ -1,4 +1,4 @@
-"""The ledger of Kafka batches, under ``/kafka``: the common steps (oncelog.ledger), and those that only Kafka needs.
+"""The ledger of Kafka batches, under ``/kafka``: the common steps (oncelog.batches), and those that only Kafka needs.
 
 It may share its store with a log and with other sinks. A *lease* is a number in the participants' transactional ids:
 the number of the round, or of the step without a round, that took it. A driver that wrote under an older lease finds
@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from oncelog.batches import giving_up
+from oncelog.batches.ledger import LedgerKind
+from oncelog.batches.payloads import GivenUp
+from oncelog.batches.rules import BatchRequest, QueryLedger
+from oncelog.batches.steps import BatchSteps, OpenRound, StepRunner
 from oncelog.errors import CorruptDataError, UsageError
-from oncelog.ledger import giving_up
-from oncelog.ledger.batches import BatchSteps, OpenRound, StepRunner
-from oncelog.ledger.kinds import LedgerKind
-from oncelog.ledger.payloads import GivenUp
 from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
-from oncelog.protocol.batch_ledger import BatchRequest, QueryLedger
 from oncelog.types import Outcome
 from oncelog.znodes.clock import store_now_ms
 from oncelog.znodes.transact import resolving
@@ -56,7 +56,7 @@ class Ledger:
             The open round; None if the batch was decided before.
 
         Raises:
-            RunSupersededError, BatchRefusedError: see protocol/batch_ledger.py.
+            RunSupersededError, BatchRefusedError: see batches/rules.py.
         """
         request = self.request
         began_ms = resolving(lambda: store_now_ms(self._store))

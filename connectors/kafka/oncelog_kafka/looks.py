@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+from oncelog.batches.rules import BatchRequest
 from oncelog.crash_points import reach
 from oncelog.errors import NotPreparedError
-from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog_kafka import partition_checks
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.errors import BrokerAccessError

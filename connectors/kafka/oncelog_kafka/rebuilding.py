@@ -14,15 +14,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from oncelog.batches import giving_up
+from oncelog.batches.payloads import encode_given_up
+from oncelog.batches.rules import LastBatch, QueryLedger
 from oncelog.checkpoints import folder as checkpoints
 from oncelog.checkpoints.folder import Checkpoint
 from oncelog.checkpoints.standing import fingerprint_of
 from oncelog.crash_points import reach
 from oncelog.errors import UsageError
-from oncelog.ledger import giving_up
-from oncelog.ledger.payloads import encode_given_up
 from oncelog.ports import ZnodeStore, ZnodeView
-from oncelog.protocol.batch_ledger import LastBatch, QueryLedger
 from oncelog.spark.kit.options import HistoryOptions
 from oncelog.types import Outcome
 from oncelog.znodes.clock import store_now_ms

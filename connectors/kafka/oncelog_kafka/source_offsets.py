@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from oncelog.batches.offsets import GroupProgress
 from oncelog.checkpoints.positions import kafka_offsets
 from oncelog.errors import BatchRefusedError
-from oncelog.ledger.progress import GroupProgress
 from oncelog.spark.kit.progress import Foreign, parse_ends, progress
 from oncelog.spark.offsets import is_source_offset
 from oncelog.types import TopicPartition

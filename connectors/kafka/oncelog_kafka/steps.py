@@ -14,15 +14,15 @@ from typing import Any, NoReturn
 
 from pyspark.sql.types import StructType
 
+from oncelog.batches.attempt import Batch, BatchReport
+from oncelog.batches.offsets import GroupProgress
+from oncelog.batches.rules import BatchRequest
 from oncelog.errors import BatchRefusedError, OncelogError, UsageError
-from oncelog.ledger.progress import GroupProgress
-from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.randomness import random_id
 from oncelog.spark.kit import context
 from oncelog.spark.kit.context import BatchContext
-from oncelog.spark.kit.driver import batch_request
 from oncelog.spark.kit.options import Use
-from oncelog.spark.kit.target import Batch, BatchReport
+from oncelog.spark.kit.requests import batch_request
 from oncelog.spark.kit.warning import warn_without_prefix
 from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_kafka import batch_writes, columns, connections, outcomes, source_offsets, stepwise, whole_reads

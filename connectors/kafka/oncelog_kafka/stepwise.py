@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
+from oncelog.batches.attempt import Batch, BatchReport
+from oncelog.batches.run import BatchDriver
 from oncelog.errors import NotPreparedError
-from oncelog.spark.kit.driver import BatchDriver
-from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog_kafka.jobs import Job, Written
 from oncelog_kafka.target import KafkaTarget
 

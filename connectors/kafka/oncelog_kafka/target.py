@@ -27,6 +27,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
+from oncelog.batches.attempt import Batch, BatchReport
+from oncelog.batches.steps import OpenRound
 from oncelog.crash_points import reach
 from oncelog.errors import (
     InvalidTransactionTimeoutError,
@@ -35,10 +37,8 @@ from oncelog.errors import (
     UnknownTopicError,
     ensure,
 )
-from oncelog.ledger.batches import OpenRound
 from oncelog.limits import MAX_TRANSACTION_TIMEOUT_MS
 from oncelog.ports import ZnodeStore
-from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog_kafka import history
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.data_topics import DataTopics

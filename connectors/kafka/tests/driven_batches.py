@@ -14,11 +14,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelog import metadata
+from oncelog.batches.attempt import Batch, BatchReport
+from oncelog.batches.offsets import GroupProgress
+from oncelog.batches.rules import BatchRequest
+from oncelog.batches.run import BatchDriver
 from oncelog.crash_points import CrashPoint
-from oncelog.ledger.progress import GroupProgress
-from oncelog.protocol.batch_ledger import BatchRequest
-from oncelog.spark.kit.driver import BatchDriver
-from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog.types import TopicPartition
 from oncelog_kafka import options as sink_options

@@ -22,12 +22,12 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from oncelog import metadata
+from oncelog.batches.attempt import Batch, BatchReport
+from oncelog.batches.offsets import GroupProgress
+from oncelog.batches.rules import BatchRequest
+from oncelog.batches.run import BatchDriver
 from oncelog.errors import UsageError
-from oncelog.ledger.progress import GroupProgress
 from oncelog.ports import Create, ZnodeStore
-from oncelog.protocol.batch_ledger import BatchRequest
-from oncelog.spark.kit.driver import BatchDriver
-from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.testing.server_process import free_ports
 from oncelog.types import TopicPartition
 from oncelog.znodes.clock import wall_ms

@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 import oncelog
+from oncelog.batches.rules import BatchRequest
 from oncelog.cli import main
 from oncelog.ports import ZnodeStore
-from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog_kafka import ledger, ledger_store
 from reads import EARLIEST, Source, create_again
 from tests.support.connectors.kafka_sink import options, values

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.batches.rules import BatchRequest
 from oncelog.ports import ZnodeStore
-from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.types import Outcome
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog_kafka import ledger

@@ -14,7 +14,7 @@ import pytest
 from kafka import TopicPartition
 
 from oncelog import metadata
-from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.batches.rules import BatchRequest
 from oncelog.testing.faults import killing_at
 from oncelog.testing.target_contract import at
 from oncelog.znodes.clock import wall_ms

@@ -12,7 +12,7 @@ import pytest
 from kafka.protocol.producer import InitProducerIdRequest
 
 from oncelog import metadata
-from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.batches.rules import BatchRequest
 from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_kafka.brokers import KafkaRequests
 from oncelog_kafka.finishing import DecidedRound, finish

@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import oncelog_kafka
+from oncelog.batches.giving_up import read_given_up
 from oncelog.cli import main
 from oncelog.crash_points import CrashPoint
-from oncelog.ledger.giving_up import read_given_up
 from oncelog.testing.faults import killing_at
 from oncelog.testing.target_contract import at, stop
 from oncelog_kafka import connections

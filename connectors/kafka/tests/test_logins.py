@@ -25,11 +25,11 @@ from pyspark.sql import SparkSession
 from kerberos import Realm, has_kdc
 from killed_queries import World
 from oncelog import metadata
+from oncelog.batches.attempt import Batch
+from oncelog.batches.rules import BatchRequest
+from oncelog.batches.run import BatchDriver
 from oncelog.cli import main
 from oncelog.errors import InvalidOptionError
-from oncelog.protocol.batch_ledger import BatchRequest
-from oncelog.spark.kit.driver import BatchDriver
-from oncelog.spark.kit.target import Batch
 from oncelog.testing import maven
 from oncelog.testing.kafka_broker import TV2_VERSION, KafkaBroker, broker_jars
 from oncelog.testing.server_process import free_ports

@@ -12,10 +12,10 @@ from kafka.structs import TopicPartition
 from pyspark.sql import SparkSession
 
 from driven_batches import FIRST, REWRITE, SECOND, World, progress
+from oncelog.batches.attempt import Batch
+from oncelog.batches.run import BatchDriver
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import NotPreparedError
-from oncelog.spark.kit.driver import BatchDriver
-from oncelog.spark.kit.target import Batch
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog_kafka import inspection, repair
 from oncelog_kafka.admin_settings import JavaClient

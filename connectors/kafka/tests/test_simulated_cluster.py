@@ -10,10 +10,10 @@ from typing import Any, NoReturn, TypeVar
 import pytest
 
 from oncelog import metadata
+from oncelog.batches.attempt import Batch
+from oncelog.batches.rules import BatchRequest
 from oncelog.errors import NotPreparedError
 from oncelog.ports import ZnodeStore
-from oncelog.protocol.batch_ledger import BatchRequest
-from oncelog.spark.kit.target import Batch
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog_kafka import stepwise
 from oncelog_kafka.errors import BrokerUnavailableError

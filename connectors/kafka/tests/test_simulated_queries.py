@@ -139,8 +139,8 @@ def _with_a_driver_that_never_finds_itself_superseded(patch: pytest.MonkeyPatch)
         prefix = self.request.prefix
         return KAFKA_LEDGERS.read(view, prefix), KAFKA_LEDGERS.read_round(view, prefix, number)
 
-    patch.setattr("oncelog.ledger.batches.BatchSteps.check_open", check)
-    patch.setattr("oncelog.ledger.batches.BatchSteps.check_live", lambda self, view: check(self, view, 0)[0])
+    patch.setattr("oncelog.batches.steps.BatchSteps.check_open", check)
+    patch.setattr("oncelog.batches.steps.BatchSteps.check_live", lambda self, view: check(self, view, 0)[0])
 
 
 def _with_a_replay_that_finishes_nothing(patch: pytest.MonkeyPatch) -> None:

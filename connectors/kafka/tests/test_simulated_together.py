@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.spark.kit.together import TogetherAttempt
+from oncelog.batches.together import TogetherAttempt
 from oncelog.testing.simulation.runner import Report, run_seeds
 from oncelog_kafka.target import KafkaAttempt
 from oncelog_kafka.testing.simulation.together import run

@@ -18,10 +18,10 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import oncelog_kafka
+from oncelog.batches.attempt import Batch
+from oncelog.batches.run import BatchDriver
 from oncelog.crash_points import CrashPoint
 from oncelog.metadata import open_metadata
-from oncelog.spark.kit.driver import BatchDriver
-from oncelog.spark.kit.target import Batch
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog.znodes.schemes import ZNODES_FILE
 from oncelog_kafka import batch_writes, connections

@@ -14,10 +14,10 @@ from confluent_kafka import KafkaException
 from pyspark.sql import SparkSession
 
 from oncelog import metadata
+from oncelog.batches.attempt import Batch, BatchReport
+from oncelog.batches.rules import BatchRequest
+from oncelog.batches.run import BatchDriver
 from oncelog.cli import main
-from oncelog.protocol.batch_ledger import BatchRequest
-from oncelog.spark.kit.driver import BatchDriver
-from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog_kafka import ledger, ledger_store
 from oncelog_kafka import options as sink_options
 from oncelog_kafka.brokers import Brokers

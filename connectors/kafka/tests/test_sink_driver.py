@@ -14,12 +14,12 @@ from pyspark.sql import SparkSession
 
 from driven_batches import FIRST, REWRITE, SECOND, SHORT_MS, World, progress, time_out_behind_the_decision
 from oncelog import metadata
+from oncelog.batches.attempt import Batch, BatchReport
+from oncelog.batches.offsets import GroupProgress
+from oncelog.batches.rules import BatchRequest
+from oncelog.batches.run import BatchDriver
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import BatchRefusedError, NotPreparedError, RunSupersededError
-from oncelog.ledger.progress import GroupProgress
-from oncelog.protocol.batch_ledger import BatchRequest
-from oncelog.spark.kit.driver import BatchDriver
-from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog.types import TopicPartition
 from oncelog_kafka import participants, patience

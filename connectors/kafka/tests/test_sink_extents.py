@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from oncelog import metadata
+from oncelog.batches.rules import BatchRequest
+from oncelog.batches.steps import OpenRound
 from oncelog.errors import CorruptDataError, UsageError
-from oncelog.ledger.batches import OpenRound
 from oncelog.ports import Znode, ZnodeStore
-from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.types import TopicIdPartition
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog_kafka import batch_writes, extents, ledger

@@ -16,8 +16,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelog import metadata
+from oncelog.batches.rules import BatchRequest
 from oncelog.ports import ZnodeStore
-from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog_kafka import ledger
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.errors import BrokerAccessError, ParticipantLostError

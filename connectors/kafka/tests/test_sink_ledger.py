@@ -11,6 +11,8 @@ import pytest
 
 import oncelog
 from oncelog import metadata
+from oncelog.batches.rules import BatchRequest
+from oncelog.batches.steps import REMEMBERED_ROUNDS, OpenRound
 from oncelog.errors import (
     BatchRefusedError,
     CorruptDataError,
@@ -19,10 +21,8 @@ from oncelog.errors import (
     UnknownPrefixError,
     UsageError,
 )
-from oncelog.ledger.batches import REMEMBERED_ROUNDS, OpenRound
 from oncelog.log.verification import Damage
 from oncelog.ports import ZnodeStore
-from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.types import Outcome, TopicIdPartition
 from oncelog.znodes import copying
 from oncelog.znodes.memory import MemoryZnodeStore

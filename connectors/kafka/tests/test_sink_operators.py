@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from driven_batches import FIRST, REWRITE, SECOND, World, progress, time_out_behind_the_decision
+from oncelog.batches.offsets import GroupProgress
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import NotPreparedError, RoundAbortedError
-from oncelog.ledger.progress import GroupProgress
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog.types import TopicPartition
 from oncelog_kafka import inspection

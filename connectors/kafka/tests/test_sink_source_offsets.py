@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from oncelog.batches.offsets import GroupProgress
 from oncelog.errors import BatchRefusedError
-from oncelog.ledger.progress import GroupProgress
 from oncelog.spark.kit.context import BatchContext
 from oncelog.types import TopicPartition
 from oncelog_kafka.source_offsets import of_batch, parse_offsets

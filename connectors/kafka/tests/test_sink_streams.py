@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 import oncelog_kafka
 from oncelog import errors
+from oncelog.batches.attempt import BatchReport
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import (
     BatchRefusedError,
@@ -29,7 +30,6 @@ from oncelog.errors import (
     UnknownTopicError,
 )
 from oncelog.metadata import open_metadata
-from oncelog.spark.kit.target import BatchReport
 from oncelog.testing.target_contract import always_at, at
 from oncelog_kafka import connections, inspection
 from oncelog_kafka.brokers import Brokers

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from oncelog.spark.kit.receipts import told
+from oncelog.batches.committables import told
 from oncelog.strict_json import without_duplicates
 from oncelog.znodes import fields
 from oncelog_postgres.options import TableName

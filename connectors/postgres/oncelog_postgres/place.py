@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
+from oncelog.batches.committables import Receipts
 from oncelog.crash_points import reach
 from oncelog.errors import CorruptDataError, InvalidRecordError, NotPreparedError, OncelogError, ensure
-from oncelog.spark.kit.receipts import Receipts
 from oncelog_postgres import columns, prepared, staged_rows, tables
 from oncelog_postgres.crash_points import PostgresCrashPoint
 from oncelog_postgres.database import Database, conninfo, listed, name, text, type_name
@@ -42,7 +42,7 @@ _DECIDED: Final = (
 
 
 class BatchPlace:
-    """The place of one attempt at a batch, and of what it finds unfinished; see `Place` in oncelog.spark.kit.receipts.
+    """The place of one attempt at a batch, and of what it finds unfinished; see `Place` in batches/committables.
 
     Args:
         options: of the sink.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from oncelog.batches.attempt import Batch, BatchReport
+from oncelog.batches.committables import ReceiptsAttempt, ReceiptsRound
 from oncelog.ports import Clock, ZnodeStore
-from oncelog.spark.kit.receipts import ReceiptsAttempt, ReceiptsRound
-from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_postgres import marks
 from oncelog_postgres.jobs import Job

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from oncelog.batches.attempt import Batch
+from oncelog.batches.rules import BatchRequest
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import CorruptDataError, InvalidRecordError, NotPreparedError, RunSupersededError, UsageError
-from oncelog.protocol.batch_ledger import BatchRequest
-from oncelog.spark.kit.target import Batch
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, always_at, at, stop
 from oncelog_postgres import staging
 from oncelog_postgres.crash_points import PostgresCrashPoint

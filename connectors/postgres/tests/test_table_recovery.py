@@ -12,6 +12,7 @@ import adbc_driver_postgresql
 import pyarrow as pa
 import pytest
 
+from oncelog.batches.attempt import Batch
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import (
     BatchRefusedError,
@@ -23,7 +24,6 @@ from oncelog.errors import (
     UsageError,
 )
 from oncelog.spark import task_errors
-from oncelog.spark.kit.target import Batch
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, at, stop
 from oncelog_postgres import staging
 from oncelog_postgres.crash_points import PostgresCrashPoint

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from oncelog.batches.attempt import Batch, BatchReport
+from oncelog.batches.rules import BatchRequest
+from oncelog.batches.run import BatchDriver
+from oncelog.batches.together import TogetherTarget
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import InvalidRecordError, NotPreparedError
-from oncelog.protocol.batch_ledger import BatchRequest
-from oncelog.spark.kit.driver import BatchDriver
-from oncelog.spark.kit.target import Batch, BatchReport
-from oncelog.spark.kit.together import TogetherTarget
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog_postgres import options as sink_options
 from oncelog_postgres import sessions

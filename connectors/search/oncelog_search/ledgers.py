@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from oncelog.spark.kit.receipts import receipts_ledgers
+from oncelog.batches.committables import receipts_ledgers
 
 SEARCH_LEDGERS = receipts_ledgers("/indices")

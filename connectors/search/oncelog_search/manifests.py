@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
+from oncelog.batches.committables import told
 from oncelog.spark.kit import manifests
-from oncelog.spark.kit.receipts import told
 from oncelog.spark.kit.spark_files import FoundFile
 from oncelog.znodes import fields
 

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
+from oncelog.batches.committables import Receipts
 from oncelog.crash_points import reach
 from oncelog.errors import (
     CorruptDataError,
@@ -29,7 +30,6 @@ from oncelog.errors import (
     OncelogError,
 )
 from oncelog.spark.kit.manifests import hash_of
-from oncelog.spark.kit.receipts import Receipts
 from oncelog.spark.kit.spark_files import FAILURES
 from oncelog.spark.kit.staging import StagingFolder
 from oncelog.spark.kit.upserts import key_twice
@@ -70,7 +70,7 @@ _DECIDED: Final = (
 
 
 class IndexPlace:
-    """The place of one attempt at a batch, and of what it finds unfinished; see `Place` in oncelog.spark.kit.receipts.
+    """The place of one attempt at a batch, and of what it finds unfinished; see `Place` in batches/committables.
 
     Args:
         options: of the sink.

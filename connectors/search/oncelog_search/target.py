@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from oncelog.batches.attempt import Batch, BatchReport
 from oncelog.errors import RunSupersededError
 from oncelog.ports import Clock, ZnodeStore, ZnodeView
 from oncelog.spark.kit.staging import StagingAttempt
-from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.types import Outcome
 from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_search import manifests

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import oncelog_search
+from oncelog.batches import overview
 from oncelog.crash_points import CrashPoint
-from oncelog.ledger import overview
 from oncelog.spark.kit.receipts_sink import Completion
 from oncelog.testing.target_contract import FIRST, StoppedOnPurposeError, at, stop
 from search_worlds import SearchWorld

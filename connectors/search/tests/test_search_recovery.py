@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from oncelog.batches.attempt import Batch
+from oncelog.batches.rules import BatchRequest
+from oncelog.batches.run import BatchDriver
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import CorruptDataError, FileWriteError, RoundAbortedError, RunSupersededError
 from oncelog.metadata import open_metadata
-from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark.kit import staged_names
-from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.staging import StagingAttempt
-from oncelog.spark.kit.target import Batch
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, at, stop
 from oncelog_search import manifests
 from oncelog_search.crash_points import SearchCrashPoint

@@ -15,8 +15,8 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
+from oncelog.batches.committables import told
 from oncelog.errors import CorruptDataError
-from oncelog.spark.kit.receipts import told
 from oncelog.spark.kit.spark_files import FoundFile
 from oncelog.strict_json import without_duplicates
 from oncelog.znodes import fields

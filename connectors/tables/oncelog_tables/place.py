@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from oncelog.batches.committables import Receipts
 from oncelog.crash_points import reach
 from oncelog.errors import (
     CorruptDataError,
@@ -30,7 +31,6 @@ from oncelog.errors import (
     UsageError,
     ensure,
 )
-from oncelog.spark.kit.receipts import Receipts
 from oncelog.spark.kit.spark_files import FoundFile, SparkFiles, is_hidden
 from oncelog_tables import columns, decisions, footers, keys
 from oncelog_tables.crash_points import TablesCrashPoint
@@ -49,7 +49,7 @@ _DECIDED: Final = (
 
 
 class BatchPlace:
-    """The place of one attempt at a batch, and of what it finds unfinished; see `Place` in oncelog.spark.kit.receipts.
+    """The place of one attempt at a batch, and of what it finds unfinished; see `Place` in batches/committables.
 
     Args:
         tables: of the format.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oncelog.ledger.kinds import LedgerKind
+from oncelog.batches.attempt import Batch, BatchReport
+from oncelog.batches.committables import ReceiptsAttempt, ReceiptsRound
+from oncelog.batches.ledger import LedgerKind
 from oncelog.ports import Clock, ZnodeStore
-from oncelog.spark.kit.receipts import ReceiptsAttempt, ReceiptsRound
-from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_tables import decisions
 from oncelog_tables.place import BatchPlace

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from oncelog.batches import overview
+from oncelog.batches.fingerprint import fingerprint
 from oncelog.checkpoints.folder import Checkpoint
-from oncelog.ledger import overview
 from oncelog.ports import ZnodeStore
-from oncelog.spark.kit.fingerprint import fingerprint
 from oncelog.spark.kit.offset_log import in_order
 from oncelog.types import Outcome
 

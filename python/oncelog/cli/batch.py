@@ -9,15 +9,15 @@ from datetime import UTC, datetime
 import click
 
 from oncelog import metadata
+from oncelog.batches import overview
+from oncelog.batches.overview import LedgerOverview
+from oncelog.batches.payloads import GivenUp
 from oncelog.cli.completing import complete
 from oncelog.cli.completion import PREFIX
 from oncelog.cli.output import duration, plural, printable, show, show_fields, show_json, show_table
 from oncelog.cli.owners import partitions_text
 from oncelog.cli.shell import Group, Settings
 from oncelog.coordinator.inspection import LedgerDescription
-from oncelog.ledger import overview
-from oncelog.ledger.overview import LedgerOverview
-from oncelog.ledger.payloads import GivenUp
 from oncelog.ports import ZnodeStore
 from oncelog.types import Outcome
 

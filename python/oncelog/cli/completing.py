@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from oncelog import metadata
+from oncelog.batches import giving_up
+from oncelog.batches.ledger import all_kinds
+from oncelog.batches.overview import find_ledgers
 from oncelog.cli.completion import PREFIX
 from oncelog.cli.output import plural, printable, show, show_json
 from oncelog.cli.parameters import Setting
 from oncelog.cli.shell import Command, Settings
-from oncelog.ledger import giving_up
-from oncelog.ledger.kinds import all_kinds
-from oncelog.ledger.overview import find_ledgers
 from oncelog.ports import ZnodeStore
 
 if TYPE_CHECKING:

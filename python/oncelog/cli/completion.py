@@ -21,11 +21,11 @@ from click.shell_completion import (
 )
 
 from oncelog import metadata
+from oncelog.batches.overview import list_ledgers
 from oncelog.cli.output import show, show_json
 from oncelog.cli.shell import Command, Settings
 from oncelog.clients.admin import Admin
 from oncelog.errors import OncelogError
-from oncelog.ledger.overview import list_ledgers
 
 
 class Name(click.ParamType[str]):

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
+from oncelog.batches.ledger import EMBEDDED
 from oncelog.clients.maintenance import settle_soon
 from oncelog.clients.services import LogServices
 from oncelog.coordinator import inspection
 from oncelog.coordinator.inspection import OwnerDescription, RoundName, TransactionDescription
 from oncelog.errors import InvalidTxnStateError, UnknownPartitionError, UnknownTopicError
-from oncelog.ledger.kinds import EMBEDDED
 from oncelog.log import partition_reads
 from oncelog.protocol.txn_state import TxnState
 from oncelog.types import TopicIdPartition, TopicPartition

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from oncelog.batches.ledger import EMBEDDED
 from oncelog.coordinator import owners, transactional_ids
 from oncelog.errors import InvalidProducerIdMappingError
-from oncelog.ledger.kinds import EMBEDDED
 from oncelog.ports import Znode, ZnodeReader, ZnodeStore
 from oncelog.protocol.transaction_metadata import TransactionMetadata
 from oncelog.protocol.txn_state import TxnState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from oncelog.ledger.kinds import EMBEDDED
+from oncelog.batches.ledger import EMBEDDED
 from oncelog.ports import ZnodeStore
 from oncelog.types import Outcome
 from oncelog.znodes import paths, payloads

@@ -1,7 +1,7 @@
 """Writes a micro-batch as one round of the ledger: the driver's side of the sinks of the embedded log.
 
 Tasks have written and fsynced files, and no znode. The driver appends their blocks under the round, and decides with
-one small multi (ledger/batches.py). Crash points, and what follows after a crash:
+one small multi (batches/steps.py). Crash points, and what follows after a crash:
   plan     the round is open, and the previous undecided one is aborted    a restart aborts it and starts again
   write    some partitions list the round                                  the same
   decide   everything is visible, or nothing                               a restart skips the batch
@@ -24,19 +24,19 @@ from itertools import groupby
 from typing import TypeVar
 
 from oncelog import limits
+from oncelog.batches.ledger import EMBEDDED
+from oncelog.batches.offsets import GroupProgress
+from oncelog.batches.rules import BatchRequest, QueryLedger
+from oncelog.batches.steps import REMEMBERED_ROUNDS, BatchSteps, OpenRound, StepRunner
 from oncelog.coordinator import groups, settler, transactional_ids
 from oncelog.coordinator.groups import GroupOffsets
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import BatchRefusedError, StepTooLargeError
-from oncelog.ledger.batches import REMEMBERED_ROUNDS, BatchSteps, OpenRound, StepRunner
-from oncelog.ledger.kinds import EMBEDDED
-from oncelog.ledger.progress import GroupProgress
 from oncelog.log import partition_log
 from oncelog.log.index_files import IndexFiles
 from oncelog.log.partition_log import Append
 from oncelog.ports import ZnodeStore, ZnodeView
-from oncelog.protocol.batch_ledger import BatchRequest, QueryLedger
 from oncelog.protocol.coordinator_events import ProducerIdNeeded
 from oncelog.types import Block, OffsetAndMetadata, Outcome, ProducerIdAndEpoch, TopicIdPartition
 from oncelog.znodes import paths
@@ -82,7 +82,7 @@ def begin(
         the open round in which to write the batch; None if the batch is already in the log.
 
     Raises:
-        RunSupersededError, BatchRefusedError: see protocol/batch_ledger.py.
+        RunSupersededError, BatchRefusedError: see batches/rules.py.
     """
     steps = BatchSteps(EMBEDDED, services.store, request, joined)
     record = new_record(request, timeout_ms=timeout_ms)

@@ -21,10 +21,10 @@ from functools import partial
 from typing import NamedTuple
 
 from oncelog import limits
+from oncelog.batches.ledger import EMBEDDED
 from oncelog.coordinator import owners, transactional_ids
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import InvariantViolation, OncelogError, PlanOvertakenError, StepTooLargeError
-from oncelog.ledger.kinds import EMBEDDED
 from oncelog.log import partition_log, partition_reads, snapshot
 from oncelog.log.snapshot import LogSnapshot
 from oncelog.ports import Clock, ZnodeReader, ZnodeStore, ZnodeView

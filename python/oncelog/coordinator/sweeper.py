@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from oncelog import limits
+from oncelog.batches.ledger import EMBEDDED
 from oncelog.coordinator import transactional_ids
 from oncelog.coordinator.transactions import TransactionCoordinator
-from oncelog.ledger.kinds import EMBEDDED
 from oncelog.log import snapshot
 from oncelog.ports import Znode, ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol.txn_state import TxnState

@@ -23,8 +23,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from oncelog import limits
+from oncelog.batches.ledger import EMBEDDED
 from oncelog.errors import CorruptDataError, StaleFileError
-from oncelog.ledger.kinds import EMBEDDED
 from oncelog.ports import Stat, ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.randomness import random_id
 from oncelog.types import Outcome

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from oncelog import limits
+from oncelog.batches.ledger import all_kinds
 from oncelog.errors import (
     CorruptDataError,
     DataLossError,
@@ -22,7 +23,6 @@ from oncelog.errors import (
     UnknownTopicError,
     UnsupportedFormatError,
 )
-from oncelog.ledger.kinds import all_kinds
 from oncelog.log import partition_reads, segment, topics
 from oncelog.log.index_files import IndexFiles
 from oncelog.ports import FileStore, ZnodeReader, ZnodeStore

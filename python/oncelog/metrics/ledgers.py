@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from oncelog.ledger import overview
-from oncelog.ledger.kinds import all_kinds
-from oncelog.ledger.overview import LedgerOverview
+from oncelog.batches import overview
+from oncelog.batches.ledger import all_kinds
+from oncelog.batches.overview import LedgerOverview
 from oncelog.metrics import catalogue as c
 from oncelog.metrics.reading import Reading
 from oncelog.ports import ZnodeReader

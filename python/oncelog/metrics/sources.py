@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
+from oncelog.batches.ledger import all_kinds
 from oncelog.errors import OncelogError
-from oncelog.ledger.kinds import all_kinds
 from oncelog.metrics import catalogue
 from oncelog.metrics.catalogue import Metric
 from oncelog.metrics.ledgers import read_ledgers

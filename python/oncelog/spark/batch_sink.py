@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from oncelog.ledger.progress import GroupProgress
+from oncelog.batches.offsets import GroupProgress
 from oncelog.ports import ZnodeStore
 from oncelog.signatures import checked
 from oncelog.spark import group_offsets, jvm_tasks, schema

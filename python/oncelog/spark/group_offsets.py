@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from oncelog.batches.offsets import GroupProgress
 from oncelog.errors import BatchRefusedError
-from oncelog.ledger.progress import GroupProgress
 from oncelog.spark.kit.context import BatchContext
 from oncelog.spark.kit.progress import Foreign, parse_ends, progress
 from oncelog.spark.offsets import SourceOffset, is_source_offset, parse_offset

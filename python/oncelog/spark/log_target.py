@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager, suppress
 from typing import TypeVar
 
 from oncelog import limits
+from oncelog.batches.attempt import Batch, BatchReport
+from oncelog.batches.ledger import EMBEDDED
 from oncelog.clients.sender import Sender
 from oncelog.clients.upkeep import Upkeep
 from oncelog.coordinator import rounds
@@ -20,12 +22,10 @@ from oncelog.errors import (
     UnknownTopicError,
     ensure,
 )
-from oncelog.ledger.kinds import EMBEDDED
 from oncelog.log import generations, topics
 from oncelog.ports import ZnodeReader, ZnodeStore
 from oncelog.randomness import random_id
 from oncelog.runtime import Log
-from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.writing import WriteTask, Written
 from oncelog.types import Block, TopicIdPartition

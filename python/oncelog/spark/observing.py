@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Self
 
 from pyspark.sql import SparkSession
 
+from oncelog.batches.attempt import BatchReport
 from oncelog.errors import BatchRefusedError, GroupOwnedError, RunSupersededError, UsageError
 from oncelog.habits import Guided
 from oncelog.metrics import catalogue as c
@@ -23,7 +24,6 @@ from oncelog.signatures import checked
 from oncelog.spark.kit import watching
 from oncelog.spark.kit.context import known_internals
 from oncelog.spark.kit.sink import ForeachBatchSink
-from oncelog.spark.kit.target import BatchReport
 from oncelog.spark.versions import require_classic
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:9465"

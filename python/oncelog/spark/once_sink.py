@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
+from oncelog.batches.two_functions import OnceTarget
 from oncelog.ports import ZnodeStore
 from oncelog.signatures import checked
 from oncelog.spark.kit.ledgers import open_ledger
-from oncelog.spark.kit.once import OnceTarget
 from oncelog.spark.kit.options import Given, HistoryOptions, Use, history, history_options
 from oncelog.spark.kit.receipts_sink import ReceiptsSink
 from oncelog.spark.versions import require_classic

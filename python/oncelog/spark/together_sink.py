@@ -8,14 +8,14 @@ from typing import Any
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
+from oncelog.batches.attempt import Batch
+from oncelog.batches.together import TogetherTarget
 from oncelog.errors import InvalidOptionError, UsageError
 from oncelog.ports import ZnodeStore
 from oncelog.signatures import checked
 from oncelog.spark.kit.options import HistoryOptions
 from oncelog.spark.kit.receipts_sink import Completion, ReceiptsSink
 from oncelog.spark.kit.sink import ForeachBatchSink, finish_replay
-from oncelog.spark.kit.target import Batch
-from oncelog.spark.kit.together import TogetherTarget
 from oncelog.spark.versions import require_classic
 
 AnySink = ForeachBatchSink[Any, Any]

@@ -24,6 +24,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from oncelog.batches.attempt import Batch
+from oncelog.batches.run import BatchDriver
 from oncelog.errors import (
     BatchRefusedError,
     InvalidOptionError,
@@ -36,8 +38,7 @@ from oncelog.log import generations
 from oncelog.ports import ZnodeStore
 from oncelog.spark import group_offsets, jvm_tasks, schema
 from oncelog.spark.kit import context
-from oncelog.spark.kit.driver import BatchDriver, batch_request
-from oncelog.spark.kit.target import Batch
+from oncelog.spark.kit.requests import batch_request
 from oncelog.spark.kit.warning import warn_without_prefix
 from oncelog.spark.log_target import LogTarget, commit_once, write_task
 from oncelog.spark.logs import open_log

@@ -12,16 +12,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+from oncelog.batches.ledger import EMBEDDED
+from oncelog.batches.payloads import decode_ledger
+from oncelog.batches.rules import QueryLedger
 from oncelog.coordinator import settler, transactional_ids
 from oncelog.coordinator.settler import Settler
 from oncelog.errors import OncelogError, ensure
-from oncelog.ledger.kinds import EMBEDDED
-from oncelog.ledger.payloads import decode_ledger
 from oncelog.log import partition_reads, topics
 from oncelog.log.index_files import IndexFiles
 from oncelog.log.segment import read_block
 from oncelog.ports import Znode, ZnodeReader
-from oncelog.protocol.batch_ledger import QueryLedger
 from oncelog.protocol.partition import IndexEntry, Marker, PartitionState
 from oncelog.protocol.sequencing import ProducerEntry, sequence_add
 from oncelog.protocol.transaction_metadata import TransactionMetadata

@@ -23,16 +23,16 @@ with extras("testing", part="oncelog.testing.target_contract"):
     import pytest
 
 from oncelog import crash_points
+from oncelog.batches.attempt import Attempt, Batch, BatchReport, Target
+from oncelog.batches.committables import ReceiptsAttempt
+from oncelog.batches.giving_up import give_up, read_given_up
+from oncelog.batches.ledger import LedgerKind
+from oncelog.batches.rules import BatchRequest
+from oncelog.batches.run import BatchDriver
 from oncelog.crash_points import CrashPoint, StoppedHereError
 from oncelog.errors import BatchRefusedError, NotCommittedError, RoundAbortedError, RunSupersededError
-from oncelog.ledger.giving_up import give_up, read_given_up
-from oncelog.ledger.kinds import LedgerKind
 from oncelog.metadata import open_metadata
-from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.randomness import random_id
-from oncelog.spark.kit.driver import BatchDriver
-from oncelog.spark.kit.receipts import ReceiptsAttempt
-from oncelog.spark.kit.target import Attempt, Batch, BatchReport, Target
 
 PREFIX = "contract"
 

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 import oncelog
+from oncelog.batches.fingerprint import fingerprint
 from oncelog.buckets import ObjectPlace
 from oncelog.errors import CorruptDataError, InvalidOptionError, OncelogError, UsageError
 from oncelog.log import codec, columns
 from oncelog.log.codec import Place
 from oncelog.protocol.transaction_metadata import TransactionMetadata
-from oncelog.spark.kit.fingerprint import fingerprint
 from oncelog.spark.kit.options import Use
 from oncelog.spark.offsets import is_source_offset, parse_offset
 from oncelog.spark.options import parse_source_options

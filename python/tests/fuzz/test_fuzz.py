@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from oncelog import buckets
+from oncelog.batches import fingerprint
 from oncelog.checkpoints import positions
 from oncelog.errors import CorruptDataError
 from oncelog.log import codec, columns, index_files, segment
 from oncelog.ports import Stat, Znode
 from oncelog.spark import offsets, option_table
-from oncelog.spark.kit import fingerprint
 from oncelog.znodes import fields, paths, schemes
 from oncelog.znodes.sqlite import connection, store
 from oncelog.znodes.zookeeper import address

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.batches.ledger import EMBEDDED
+from oncelog.batches.rules import BatchRequest
 from oncelog.coordinator import rounds
 from oncelog.errors import BatchRefusedError, RunSupersededError
-from oncelog.ledger.kinds import EMBEDDED
-from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.runtime import Log
 from oncelog.types import Outcome
 from tests.support.log.logs import log_world

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncelog.batches.fingerprint import fingerprint
 from oncelog.errors import CorruptDataError, UnsupportedFormatError
-from oncelog.spark.kit.fingerprint import fingerprint
 from oncelog.spark.offsets import (
     PartitionEnd,
     SourceOffset,

@@ -13,15 +13,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from oncelog.batches import rules
+from oncelog.batches.steps import BatchSteps
 from oncelog.clients.consumer import Consumer
 from oncelog.coordinator import settler
 from oncelog.coordinator.rounds import Round
 from oncelog.coordinator.transactions import TransactionCoordinator
-from oncelog.ledger.batches import BatchSteps
 from oncelog.log import partition_log, partition_reads, snapshot, topics
 from oncelog.log.segment import SegmentWriter
 from oncelog.ports import ANY_VERSION, Check, Op, Set, ZnodeStore, ZnodeView
-from oncelog.protocol import batch_ledger, coordinator_core, sequencing, visibility
+from oncelog.protocol import coordinator_core, sequencing, visibility
 from oncelog.protocol.partition import Marker
 from oncelog.spark.writing import write_all
 from oncelog.testing.simulation import run, sinks, swarm, znodes
@@ -111,8 +112,8 @@ def _with_a_replay_that_writes_again(patch: pytest.MonkeyPatch) -> None:
     def plan(ledger: Any, request: Any) -> Any:
         return sound(ledger if ledger is None else replace(ledger, last=None), request)
 
-    sound = batch_ledger.plan_batch
-    patch.setattr(batch_ledger, "plan_batch", plan)
+    sound = rules.plan_batch
+    patch.setattr(rules, "plan_batch", plan)
 
 
 def _with_a_deletion_that_marks_the_topic_alone(patch: pytest.MonkeyPatch) -> None:

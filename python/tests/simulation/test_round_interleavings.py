@@ -23,19 +23,19 @@ from typing import Any, NamedTuple
 import pytest
 
 from oncelog import limits
+from oncelog.batches import rules
+from oncelog.batches.ledger import EMBEDDED, LedgerKind
+from oncelog.batches.offsets import GroupProgress
+from oncelog.batches.rules import AlreadyDecided, BatchRequest, NewRound, QueryLedger
+from oncelog.batches.steps import BatchSteps, OpenRound
 from oncelog.coordinator import groups, rounds
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.coordinator.rounds import Round, RoundServices
 from oncelog.coordinator.settler import Settler, Settling
 from oncelog.errors import OncelogError, RoundAbortedError
-from oncelog.ledger.batches import BatchSteps, OpenRound
-from oncelog.ledger.kinds import EMBEDDED, LedgerKind
-from oncelog.ledger.progress import GroupProgress
 from oncelog.log import generations, snapshot
 from oncelog.log.index_files import IndexFiles
 from oncelog.ports import ZnodeView
-from oncelog.protocol import batch_ledger
-from oncelog.protocol.batch_ledger import AlreadyDecided, BatchRequest, NewRound, QueryLedger
 from oncelog.randomness import drawn_from
 from oncelog.runtime import open_with
 from oncelog.types import Block, IsolationLevel, OffsetAndMetadata, Outcome, TopicIdPartition
@@ -399,21 +399,21 @@ def decides_unfenced(patch_: pytest.MonkeyPatch) -> None:
 
 
 def forgets_the_batch(patch_: pytest.MonkeyPatch) -> None:
-    patch_.setattr(batch_ledger, "decided", lambda ledger, _request, _number: ledger)
+    patch_.setattr(rules, "decided", lambda ledger, _request, _number: ledger)
 
 
 def leaves_the_older_round(patch_: pytest.MonkeyPatch) -> None:
-    plan = batch_ledger.plan_batch
+    plan = rules.plan_batch
 
     def planned(ledger: QueryLedger | None, wanted: BatchRequest) -> NewRound | AlreadyDecided:
         verdict = plan(ledger, wanted)
         return replace(verdict, previous=None) if isinstance(verdict, NewRound) else verdict
 
-    patch_.setattr(batch_ledger, "plan_batch", planned)
+    patch_.setattr(rules, "plan_batch", planned)
 
 
 def supersedes_nobody(patch_: pytest.MonkeyPatch) -> None:
-    patch_.setattr(batch_ledger, "check_run", lambda _ledger, _run_id, _prefix: None)
+    patch_.setattr(rules, "check_run", lambda _ledger, _run_id, _prefix: None)
 
 
 def aborts_what_is_decided(patch_: pytest.MonkeyPatch) -> None:
@@ -436,7 +436,7 @@ def decides_in_two_steps(patch_: pytest.MonkeyPatch) -> None:
 
         def ledger_first(view: ZnodeView) -> None:
             ledger = EMBEDDED.require(view, PREFIX)
-            after = batch_ledger.decided(ledger, request(driver.batch, f"run-{driver.run}"), round_.number)
+            after = rules.decided(ledger, request(driver.batch, f"run-{driver.run}"), round_.number)
             EMBEDDED.put(view, PREFIX, after)
 
         ledger = EMBEDDED.read(store, PREFIX)
@@ -478,14 +478,12 @@ def opens_whatever_happened(patch_: pytest.MonkeyPatch) -> None:
             view.create(EMBEDDED.round_path(PREFIX, round_.number), EMBEDDED.encode(round_.record))
 
     patch_.setattr(BatchSteps, "_open", opened)
-    patch_.setattr(batch_ledger, "check_run", lambda _ledger, _run_id, _prefix: None)
+    patch_.setattr(rules, "check_run", lambda _ledger, _run_id, _prefix: None)
 
 
 def foresees_the_first_batch_of_a_run(patch_: pytest.MonkeyPatch) -> None:
-    goes_on = batch_ledger.goes_on
-    patch_.setattr(
-        batch_ledger, "goes_on", lambda ledger, wanted: goes_on(replace(ledger, run_id=wanted.run_id), wanted)
-    )
+    goes_on = rules.goes_on
+    patch_.setattr(rules, "goes_on", lambda ledger, wanted: goes_on(replace(ledger, run_id=wanted.run_id), wanted))
 
 
 WITH_STRANGER = SMALL._replace(batches=1, strangers=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.spark.kit.receipts import ReceiptsAttempt
+from oncelog.batches.committables import ReceiptsAttempt
 from oncelog.testing.simulation import exhaustive as crashes
 from oncelog.testing.simulation.exhaustive import NATURES
 from oncelog.testing.simulation.faults import OF_OPERATION, Operation

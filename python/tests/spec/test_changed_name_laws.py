@@ -8,12 +8,12 @@ from itertools import product
 
 import pytest
 
+from oncelog.batches.ledger import EMBEDDED
+from oncelog.batches.rules import BatchRequest
 from oncelog.coordinator import rounds
 from oncelog.coordinator.rounds import Round
 from oncelog.errors import BatchRefusedError, OncelogError, RunSupersededError
-from oncelog.ledger.kinds import EMBEDDED
 from oncelog.ports import ZnodeStore
-from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.runtime import Log, open_with
 from oncelog.znodes.memory import MemoryZnodeStore
 from tests.support.log.faulty import InterruptedStore

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from oncelog import limits
+from oncelog.batches import steps
+from oncelog.batches.ledger import EMBEDDED
 from oncelog.clients.producer import Producer
 from oncelog.coordinator import groups, rounds, transactional_ids
 from oncelog.coordinator.rounds import Round
@@ -22,8 +24,6 @@ from oncelog.errors import (
     RoundAbortedError,
     RunSupersededError,
 )
-from oncelog.ledger import batches
-from oncelog.ledger.kinds import EMBEDDED
 from oncelog.runtime import Log
 from oncelog.types import TopicPartition
 from tests.support.log.faulty import HICCUPS, Crashed, Fault, InterruptedStore
@@ -516,5 +516,5 @@ def test_settled_rounds_are_forgotten_but_never_the_newest(world: LogWorld) -> N
     left = world.log.services.store.children(EMBEDDED.rounds_path(PREFIX))
 
     assert EMBEDDED.round_path(PREFIX, 12).rpartition("/")[2] in left
-    assert len(left) <= batches.REMEMBERED_ROUNDS + 1
+    assert len(left) <= steps.REMEMBERED_ROUNDS + 1
     assert rounds.begin(world.log.services.new_round_services(), request(11, "run-2")) is None

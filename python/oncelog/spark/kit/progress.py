@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from oncelog.batches.offsets import GroupProgress
 from oncelog.errors import BatchRefusedError
-from oncelog.ledger.progress import GroupProgress
 
 if TYPE_CHECKING:
     from oncelog.spark.kit.context import BatchContext  # needs PySpark

@@ -10,17 +10,17 @@ from typing import Any, Protocol, TypeVar
 
 from pyspark.sql import SparkSession
 
+from oncelog.batches.attempt import Batch, Target
+from oncelog.batches.committables import ReceiptsAttempt, ReceiptsRound
+from oncelog.batches.ledger import LedgerKind
+from oncelog.batches.rules import BatchRequest
 from oncelog.errors import UsageError
-from oncelog.ledger.kinds import LedgerKind
 from oncelog.ports import ZnodeStore
-from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.signatures import checked
 from oncelog.spark.kit.folders import ledger_inside
 from oncelog.spark.kit.options import HistoryOptions
-from oncelog.spark.kit.receipts import ReceiptsAttempt, ReceiptsRound
 from oncelog.spark.kit.sink import ForeachBatchSink
 from oncelog.spark.kit.spark_files import SparkFiles
-from oncelog.spark.kit.target import Batch, Target
 from oncelog.types import Outcome
 
 

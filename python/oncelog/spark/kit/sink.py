@@ -16,18 +16,19 @@ from oncelog.extras import extras
 with extras("spark", part="oncelog.spark.kit"):
     from pyspark.sql import DataFrame
 
+from oncelog.batches.attempt import Batch, BatchReport, Target
+from oncelog.batches.ledger import all_kinds
+from oncelog.batches.offsets import GroupProgress
+from oncelog.batches.run import BatchDriver
 from oncelog.errors import BatchRefusedError
-from oncelog.ledger.kinds import all_kinds
-from oncelog.ledger.progress import GroupProgress
 from oncelog.ports import ZnodeStore
 from oncelog.secrecy import hidden
 from oncelog.signatures import checked
 from oncelog.spark.kit import context, watching
 from oncelog.spark.kit.context import BatchContext
-from oncelog.spark.kit.driver import BatchDriver, batch_request
 from oncelog.spark.kit.jvm import JobNames
 from oncelog.spark.kit.options import HistoryOptions
-from oncelog.spark.kit.target import Batch, BatchReport, Target
+from oncelog.spark.kit.requests import batch_request
 from oncelog.spark.kit.warning import errors_in_one_line, warn_without_prefix
 from oncelog.spark.versions import refuse_connect
 

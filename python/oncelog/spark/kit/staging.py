@@ -17,13 +17,13 @@ from oncelog.extras import extras
 with extras("spark", part="oncelog.spark.kit"):
     from pyspark.sql import SparkSession
 
+from oncelog.batches.attempt import Batch, BatchReport
+from oncelog.batches.committables import Place, ReceiptsAttempt, ReceiptsRound
+from oncelog.batches.ledger import LedgerKind
 from oncelog.errors import FileWriteError, OncelogError, RoundAbortedError, UsageError
-from oncelog.ledger.kinds import LedgerKind
 from oncelog.ports import ZnodeStore
 from oncelog.spark.kit import spark_files, staged_names
-from oncelog.spark.kit.receipts import Place, ReceiptsAttempt, ReceiptsRound
 from oncelog.spark.kit.spark_files import FoundFile, SparkFiles
-from oncelog.spark.kit.target import Batch, BatchReport
 
 J = TypeVar("J")
 J_contra = TypeVar("J_contra", contravariant=True)

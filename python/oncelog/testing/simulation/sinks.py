@@ -13,6 +13,9 @@ from functools import partial
 
 import pyarrow as pa
 
+from oncelog.batches.attempt import Batch
+from oncelog.batches.ledger import EMBEDDED
+from oncelog.batches.run import BatchDriver
 from oncelog.errors import (
     BatchRefusedError,
     DataLossError,
@@ -23,14 +26,12 @@ from oncelog.errors import (
     ProducerFencedError,
     RunSupersededError,
 )
-from oncelog.ledger.kinds import EMBEDDED
 from oncelog.log.segment import read_block
 from oncelog.runtime import Log
 from oncelog.spark import group_offsets
 from oncelog.spark.kit.context import BatchContext
-from oncelog.spark.kit.driver import BatchDriver, batch_request
 from oncelog.spark.kit.options import Use
-from oncelog.spark.kit.target import Batch
+from oncelog.spark.kit.requests import batch_request
 from oncelog.spark.log_target import LogTarget, commit_once, write_task
 from oncelog.spark.offsets import SourceOffset, advance, parse_offset, ranges
 from oncelog.spark.options import SinkOptions, SourceOptions, parse_sink_options

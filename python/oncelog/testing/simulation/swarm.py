@@ -14,9 +14,9 @@ from random import Random
 from types import ModuleType
 
 from oncelog import limits
+from oncelog.batches import steps as batch_steps
 from oncelog.clients import sender
 from oncelog.coordinator import settler
-from oncelog.ledger import batches
 from oncelog.protocol import identities
 from oncelog.spark import log_target
 from oncelog.testing.simulation.clients import Client
@@ -202,7 +202,7 @@ _ELSEWHERE: dict[str, ModuleType] = {
     "OWNERS_PER_STEP": settler,
     "PARTITIONS_PER_STEP": settler,
     "LAST_USABLE_EPOCH": identities,
-    "REMEMBERED_ROUNDS": batches,
+    "REMEMBERED_ROUNDS": batch_steps,
     "GENERATION_KNOWN_MS": sender,
     "SAVED_EVERY": log_store,
     "PART_BYTES": log_snapshots,

@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable, Iterable
 from random import Random
 
+from oncelog.batches.fingerprint import fingerprint
 from oncelog.checkpoints import positions
 from oncelog.errors import CorruptDataError, UnsupportedFormatError
 from oncelog.spark.kit import offset_log
-from oncelog.spark.kit.fingerprint import fingerprint
 from oncelog.spark.kit.offset_log import Entry
 from oncelog.spark.offsets import SourceOffset, TopicOffsets, is_source_offset, parse_offset
 from oncelog.types import MAX_LONG

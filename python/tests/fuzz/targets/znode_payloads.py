@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any
 
+from oncelog.batches import payloads as ledger_payloads
+from oncelog.batches.ledger import EMBEDDED
+from oncelog.batches.payloads import GivenUp
+from oncelog.batches.rules import LastBatch, QueryLedger
 from oncelog.coordinator import producer_ids
 from oncelog.errors import CorruptDataError, FatalError, InvariantViolation, UnsupportedFormatError
-from oncelog.ledger import payloads as ledger_payloads
-from oncelog.ledger.kinds import EMBEDDED
-from oncelog.ledger.payloads import GivenUp
 from oncelog.log import collection, generations
 from oncelog.ports import Stat, Znode
-from oncelog.protocol.batch_ledger import LastBatch, QueryLedger
 from oncelog.protocol.group_offsets import CommittedOffset, GroupPartitionState, PendingOffset
 from oncelog.protocol.partition import (
     IndexEntry,

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from oncelog.batches.fingerprint import fingerprint
 from oncelog.coordinator.rounds import Round
 from oncelog.runtime import Log
-from oncelog.spark.kit.fingerprint import fingerprint
 from oncelog.spark.offsets import SourceOffset, TopicOffsets
 from tests.support.log.logs import TOPIC
 from tests.support.log.rounds import begin, written

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from oncelog import limits
+from oncelog.batches.offsets import GroupProgress
 from oncelog.coordinator.rounds import Round
-from oncelog.ledger.progress import GroupProgress
 from oncelog.runtime import Log
 from oncelog.types import Block
 from tests.support.log.logs import partition

@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from oncelog.batches.offsets import GroupProgress
+from oncelog.batches.rules import BatchRequest
 from oncelog.coordinator import rounds
 from oncelog.coordinator.rounds import Round
-from oncelog.ledger.progress import GroupProgress
 from oncelog.log import codec, generations, topics
 from oncelog.log.segment import SegmentWriter
-from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.randomness import random_id
 from oncelog.runtime import Log
 from oncelog.types import Block, TopicIdPartition, TopicPartition

@@ -9,8 +9,8 @@ from typing import Any
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from oncelog.batches.attempt import BatchReport
 from oncelog.spark.kit.sink import ForeachBatchSink
-from oncelog.spark.kit.target import BatchReport
 from tests.support.spark.queries import run_available
 
 

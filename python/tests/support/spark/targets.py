@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from oncelog.ledger.kinds import LedgerKind
+from oncelog.batches.attempt import Batch
+from oncelog.batches.committables import Receipts, ReceiptsAttempt, ReceiptsRound, ReceiptsTarget, receipts_ledgers
+from oncelog.batches.ledger import LedgerKind
 from oncelog.metadata import open_metadata
 from oncelog.ports import ZnodeStore
 from oncelog.spark.kit.options import Use
-from oncelog.spark.kit.receipts import Receipts, ReceiptsAttempt, ReceiptsRound, ReceiptsTarget, receipts_ledgers
-from oncelog.spark.kit.target import Batch
 from oncelog.spark.log_target import Job, LogTarget
 from oncelog.spark.options import parse_sink_options
 from oncelog.spark.writing import WriteTask, Written

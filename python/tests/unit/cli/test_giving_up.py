@@ -11,14 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 import oncelog
+from oncelog.batches.attempt import Batch
+from oncelog.batches.rules import BatchRequest
+from oncelog.batches.run import BatchDriver
+from oncelog.batches.two_functions import OnceTarget
 from oncelog.cli import main
 from oncelog.errors import NotCommittedError
 from oncelog.metadata import open_metadata
 from oncelog.ports import ZnodeStore
-from oncelog.protocol.batch_ledger import BatchRequest
-from oncelog.spark.kit.driver import BatchDriver
-from oncelog.spark.kit.once import OnceTarget
-from oncelog.spark.kit.target import Batch
 
 
 class Shelf:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from oncelog.batches.ledger import EMBEDDED
+from oncelog.batches.steps import REMEMBERED_ROUNDS
 from oncelog.coordinator import groups, rounds, sweeper
-from oncelog.ledger.batches import REMEMBERED_ROUNDS
-from oncelog.ledger.kinds import EMBEDDED
 from oncelog.log import snapshot, topics
 from oncelog.runtime import Log
 from oncelog.types import Block, OffsetAndMetadata

@@ -9,6 +9,11 @@ from pathlib import Path
 import pytest
 
 from oncelog import limits
+from oncelog.batches import rules as batch_rules
+from oncelog.batches.attempt import Batch
+from oncelog.batches.joined import JoinedSteps
+from oncelog.batches.ledger import EMBEDDED
+from oncelog.batches.run import BatchDriver
 from oncelog.coordinator import rounds, settler
 from oncelog.crash_points import CrashPoint, arm
 from oncelog.errors import (
@@ -20,15 +25,10 @@ from oncelog.errors import (
     RunSupersededError,
     StepTooLargeError,
 )
-from oncelog.ledger.joined import JoinedSteps
-from oncelog.ledger.kinds import EMBEDDED
 from oncelog.log import partition_log
 from oncelog.log.partition_reads import read_partition
-from oncelog.protocol import batch_ledger
 from oncelog.runtime import Log
-from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.options import Use
-from oncelog.spark.kit.target import Batch
 from oncelog.spark.log_target import SETTLED_EVERY, LogTarget
 from oncelog.spark.options import SinkOptions, parse_sink_options
 from oncelog.spark.writing import WriteTask, Written
@@ -162,7 +162,7 @@ def test_a_decision_of_unknown_outcome_is_asked_for_again(world: LogWorld) -> No
 
 
 def test_a_run_that_the_ledger_has_forgotten_decides_nothing(world: LogWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_ledger, "REMEMBERED_RUNS", 1)
+    monkeypatch.setattr(batch_rules, "REMEMBERED_RUNS", 1)
     old = begin(world.log, 1)
     old.write(written(world.log, {0: [b"old"]}))
     for run_id in ("run-2", "run-3"):

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.batches.attempt import Batch
+from oncelog.batches.run import BatchDriver
 from oncelog.errors import OncelogError, OutcomeUnknownError, RoundAbortedError, RunSupersededError
 from oncelog.limits import SETTLE_LAG_MS
 from oncelog.log.partition_reads import read_partition
 from oncelog.runtime import Log
 from oncelog.spark import log_target
-from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.options import Use
-from oncelog.spark.kit.target import Batch
 from oncelog.spark.log_target import LogTarget
 from oncelog.spark.options import parse_sink_options
 from oncelog.spark.writing import Written

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.batches.ledger import EMBEDDED
+from oncelog.batches.offsets import GroupProgress
 from oncelog.coordinator import groups, rounds, transactional_ids
 from oncelog.errors import CorruptDataError, OutcomeUnknownError, RunSupersededError
-from oncelog.ledger.kinds import EMBEDDED
-from oncelog.ledger.progress import GroupProgress
 from oncelog.protocol.txn_state import TxnState
 from oncelog.runtime import Log
 from oncelog.types import OffsetAndMetadata, Outcome

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from oncelog import limits
+from oncelog.batches.ledger import EMBEDDED
 from oncelog.coordinator import groups, settler
 from oncelog.coordinator.settler import Settler
 from oncelog.errors import CorruptDataError, TransactionAbortableError
-from oncelog.ledger.kinds import EMBEDDED
 from oncelog.ports import Znode, ZnodeReader, ZnodeStore
 from oncelog.protocol.partition import OwnerState
 from oncelog.runtime import Log

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from oncelog import limits
+from oncelog.batches.ledger import EMBEDDED
 from oncelog.coordinator import owners, sweeper, transactional_ids
 from oncelog.coordinator.sweeper import Overdue
-from oncelog.ledger.kinds import EMBEDDED
 from oncelog.protocol.txn_state import TxnState
 from oncelog.types import MAX_PRODUCER_EPOCH
 from oncelog.znodes import paths

@@ -8,8 +8,8 @@ from typing import TypeVar
 import pytest
 
 from oncelog import limits
+from oncelog.batches.ledger import EMBEDDED
 from oncelog.errors import CorruptDataError
-from oncelog.ledger.kinds import EMBEDDED
 from oncelog.log import collection, generations
 from oncelog.log.collection import Collected
 from oncelog.ports import ZnodeView

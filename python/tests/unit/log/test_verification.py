@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from oncelog import limits
+from oncelog.batches.ledger import EMBEDDED
+from oncelog.batches.rules import BatchRequest
 from oncelog.coordinator import rounds
-from oncelog.ledger.kinds import EMBEDDED
 from oncelog.log import partition_log, partition_reads
 from oncelog.log.verification import Damage, Verified
 from oncelog.ports import ZnodeView
-from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.znodes import paths, payloads
 from tests.support.log.copies import written_blocks
 from tests.support.log.logs import (

@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 import oncelog
+from oncelog.batches.attempt import Batch
+from oncelog.batches.run import BatchDriver
+from oncelog.batches.two_functions import OnceTarget
 from oncelog.crash_points import CrashPoint
 from oncelog.metrics.alerts import ALERTS, Alert, render_rules
 from oncelog.metrics.exposition import Address, CollectorRegistry, ReadingCollector, served
 from oncelog.metrics.sources import LogSource, Reopening
-from oncelog.spark.kit.driver import BatchDriver
-from oncelog.spark.kit.once import OnceTarget
-from oncelog.spark.kit.target import Batch
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog.znodes.clock import wall_ms
 from tests.support.docs.blocks import ROOT, programs

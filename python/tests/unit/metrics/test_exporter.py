@@ -11,10 +11,10 @@ import pytest
 
 import oncelog
 from oncelog import metadata
+from oncelog.batches.attempt import Batch, BatchReport
+from oncelog.batches.two_functions import OnceTarget
 from oncelog.metrics import catalogue as c
 from oncelog.metrics.addresses import parse_address
-from oncelog.spark.kit.once import OnceTarget
-from oncelog.spark.kit.target import Batch, BatchReport
 from tests.support.log.copies import open_round
 from tests.support.log.logs import TOPIC, send, started, tp, write_open
 from tests.support.log.pages import check_catalogued, page_at, value

@@ -13,8 +13,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from oncelog.batches.ledger import all_kinds
 from oncelog.errors import StoreUnavailableError, UsageError
-from oncelog.ledger.kinds import all_kinds
 from oncelog.metrics import catalogue as c
 from oncelog.metrics import exposition
 from oncelog.metrics.addresses import LOOPBACK

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from oncelog import limits
+from oncelog.batches.attempt import Batch, BatchReport
+from oncelog.batches.two_functions import OnceTarget
 from oncelog.clients.producer import Producer
 from oncelog.metrics import catalogue as c
 from oncelog.metrics.logs import GROUP_MS, LogReader
 from oncelog.metrics.reading import Labels, Reading
 from oncelog.metrics.sources import LedgerSource, LogSource
 from oncelog.protocol.partition import PartitionState
-from oncelog.spark.kit.once import OnceTarget
-from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.clock import wall_ms
 from tests.support.log.counted import CountedStore

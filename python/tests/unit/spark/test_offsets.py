@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncelog.batches.fingerprint import fingerprint
 from oncelog.errors import CorruptDataError, UnsupportedFormatError, UsageError
-from oncelog.spark.kit.fingerprint import fingerprint
 from oncelog.spark.offsets import (
     PartitionEnd,
     SourceOffset,

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.batches.committables import ReceiptsAttempt
+from oncelog.batches.giving_up import REMEMBERED_PARTS, give_up, read_given_up
+from oncelog.batches.steps import REMEMBERED_ROUNDS
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import CorruptDataError, NotCommittedError
-from oncelog.ledger.batches import REMEMBERED_ROUNDS
-from oncelog.ledger.giving_up import REMEMBERED_PARTS, give_up, read_given_up
-from oncelog.spark.kit.receipts import ReceiptsAttempt
 from oncelog.testing.target_contract import (
     PREFIX,
     StoppedOnPurposeError,

@@ -12,14 +12,14 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import oncelog
+from oncelog.batches.attempt import Batch
+from oncelog.batches.committables import ReceiptsTarget
+from oncelog.batches.ledger import all_kinds
+from oncelog.batches.rules import BatchRequest
+from oncelog.batches.run import BatchDriver
+from oncelog.batches.together import TogetherTarget
 from oncelog.errors import StoreUnavailableError
-from oncelog.ledger.kinds import all_kinds
 from oncelog.metrics.logs import LogReader
-from oncelog.protocol.batch_ledger import BatchRequest
-from oncelog.spark.kit.driver import BatchDriver
-from oncelog.spark.kit.receipts import ReceiptsTarget
-from oncelog.spark.kit.target import Batch
-from oncelog.spark.kit.together import TogetherTarget
 from oncelog.ui.troubles import Commands
 from oncelog.ui.view import view
 from oncelog.ui.watching import Watcher

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oncelog.batches import payloads as ledger_payloads
+from oncelog.batches.ledger import EMBEDDED
+from oncelog.batches.payloads import GivenUp
+from oncelog.batches.rules import LastBatch, QueryLedger
 from oncelog.errors import CorruptDataError, UnsupportedFormatError
-from oncelog.ledger import payloads as ledger_payloads
-from oncelog.ledger.kinds import EMBEDDED
-from oncelog.ledger.payloads import GivenUp
 from oncelog.limits import DEDUPE_WINDOW, MAX_PARTITIONS
 from oncelog.ports import Stat, Znode
-from oncelog.protocol.batch_ledger import LastBatch, QueryLedger
 from oncelog.protocol.group_offsets import CommittedOffset, GroupPartitionState, PendingOffset
 from oncelog.protocol.partition import (
     IndexEntry,

@@ -14,13 +14,13 @@ import pytest
 
 import oncelog
 from oncelog import limits, metadata
+from oncelog.batches.attempt import Batch
+from oncelog.batches.rules import BatchRequest
+from oncelog.batches.run import BatchDriver
 from oncelog.buckets import ObjectPlace
 from oncelog.errors import CorruptDataError, InvalidOptionError, StoreAccessError, StoreUnavailableError, UsageError
 from oncelog.ports import Create, Timing, ZnodeStore, ZnodeView
-from oncelog.protocol.batch_ledger import BatchRequest
-from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.options import Use
-from oncelog.spark.kit.target import Batch
 from oncelog.spark.log_target import SETTLED_EVERY, LogTarget
 from oncelog.spark.options import parse_sink_options
 from oncelog.spark.writing import TaskWriter, WriteTask, Written

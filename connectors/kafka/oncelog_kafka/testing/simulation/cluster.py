@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
 
+from oncelog.batches.rules import QueryLedger
 from oncelog.ports import ZnodeReader
-from oncelog.protocol.batch_ledger import QueryLedger
 from oncelog.testing.simulation.errors import LawBrokenError
 from oncelog.testing.simulation.processes import Process
 from oncelog.testing.simulation.world import NETWORK, STARTED_MS, World

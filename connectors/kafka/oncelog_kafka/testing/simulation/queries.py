@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
+from oncelog.batches.attempt import Batch, BatchReport
+from oncelog.batches.offsets import GroupProgress
+from oncelog.batches.rules import BatchRequest
+from oncelog.batches.run import BatchDriver
 from oncelog.errors import AbortableError, BatchRefusedError, FatalError, OncelogError, RunSupersededError
-from oncelog.ledger.progress import GroupProgress
-from oncelog.protocol.batch_ledger import BatchRequest
-from oncelog.spark.kit.driver import BatchDriver
-from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.testing.simulation.clients import Client, GaveUpError, persevere
 from oncelog.testing.simulation.errors import LawBrokenError
 from oncelog.testing.simulation.processes import Process

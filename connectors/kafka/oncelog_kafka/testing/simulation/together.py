@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
+from oncelog.batches.attempt import Target
+from oncelog.batches.ledger import RoundRecord
+from oncelog.batches.offsets import GroupProgress
+from oncelog.batches.rules import BatchRequest
 from oncelog.errors import OncelogError
-from oncelog.ledger.kinds import RoundRecord
-from oncelog.ledger.progress import GroupProgress
 from oncelog.ports import ZnodeStore
-from oncelog.protocol.batch_ledger import BatchRequest
-from oncelog.spark.kit.target import Target
 from oncelog.testing.simulation.__main__ import run_command
 from oncelog.testing.simulation.clients import number_of, persevere
 from oncelog.testing.simulation.faults import Fault, NoFaults, RandomFaults

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
-from oncelog.ledger.kinds import RoundRecord
+from oncelog.batches.committables import ReceiptsRound
+from oncelog.batches.fingerprint import fingerprint
+from oncelog.batches.ledger import RoundRecord
 from oncelog.ports import Create, Delete, Op, Set
-from oncelog.spark.kit.fingerprint import fingerprint
-from oncelog.spark.kit.receipts import ReceiptsRound
 from oncelog.testing.simulation.errors import LawBrokenError
 from oncelog.testing.simulation.targets.destinations import Destination
 from oncelog.testing.simulation.targets.places import SharedPlace

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from oncelog.batches.attempt import Batch, BatchReport, Target
+from oncelog.batches.committables import Receipts, ReceiptsAttempt, ReceiptsRound, ReceiptsTarget, receipts_ledgers
+from oncelog.batches.ledger import EMBEDDED, LedgerKind, RoundRecord
+from oncelog.batches.offsets import GroupProgress
+from oncelog.batches.rules import BatchRequest
+from oncelog.batches.two_functions import ONCE_LEDGERS, OnceTarget
 from oncelog.errors import InvalidRecordError, OncelogError
-from oncelog.ledger.kinds import EMBEDDED, LedgerKind, RoundRecord
-from oncelog.ledger.progress import GroupProgress
 from oncelog.ports import ZnodeStore
-from oncelog.protocol.batch_ledger import BatchRequest
-from oncelog.spark.kit.once import ONCE_LEDGERS, OnceTarget
 from oncelog.spark.kit.options import HistoryOptions
-from oncelog.spark.kit.receipts import Receipts, ReceiptsAttempt, ReceiptsRound, ReceiptsTarget, receipts_ledgers
-from oncelog.spark.kit.target import Batch, BatchReport, Target
 from oncelog.spark.log_target import LogTarget
 from oncelog.spark.writing import WriteTask, Written, write_all
 from oncelog.testing.simulation.clients import value_of

@@ -1,6 +1,6 @@
 """Simulated places: the storage that all processes share, with the faults of a network at each call.
 
-They do what `oncelog.spark.kit.receipts` assumes, and no more: a piece that `write` returned stays until it is shown or
+They do what `batches/committables.py` assumes, and no more: a piece that `write` returned stays until it is shown or
 discarded. Pieces are written by tasks, which may go on after their job, their driver and their attempt have ended. What
 comes late stays where it is, unless the place refuses it.
 
@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
+from oncelog.batches.rules import BatchRequest
 from oncelog.errors import FileUnavailableError, InvalidRecordError, OncelogError
-from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.testing.simulation.faults import Fault, Operation
 from oncelog.testing.simulation.processes import Process
 from oncelog.testing.simulation.world import World

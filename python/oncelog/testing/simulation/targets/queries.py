@@ -14,6 +14,9 @@ from itertools import count
 from random import Random
 from typing import Any
 
+from oncelog.batches.attempt import Batch, BatchReport, Target
+from oncelog.batches.run import BatchDriver
+from oncelog.batches.together import TogetherTarget
 from oncelog.errors import (
     AbortableError,
     BatchRefusedError,
@@ -26,9 +29,7 @@ from oncelog.errors import (
 )
 from oncelog.ports import ZnodeStore
 from oncelog.spark.kit.context import BatchContext
-from oncelog.spark.kit.driver import BatchDriver, batch_request
-from oncelog.spark.kit.target import Batch, BatchReport, Target
-from oncelog.spark.kit.together import TogetherTarget
+from oncelog.spark.kit.requests import batch_request
 from oncelog.testing.simulation.clients import Client, persevere
 from oncelog.testing.simulation.errors import LawBrokenError
 from oncelog.testing.simulation.processes import Process

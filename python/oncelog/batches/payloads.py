@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from oncelog.protocol.batch_ledger import LastBatch, QueryLedger
+from oncelog.batches.rules import LastBatch, QueryLedger
 from oncelog.znodes import fields
 from oncelog.znodes.kinds import Kind, Payload
 

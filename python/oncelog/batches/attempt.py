@@ -15,10 +15,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from oncelog.ledger.batches import StepRunner
-from oncelog.ledger.progress import GroupProgress
+from oncelog.batches.offsets import GroupProgress
+from oncelog.batches.rules import BatchRequest
+from oncelog.batches.steps import StepRunner
 from oncelog.ports import Clock, ZnodeStore
-from oncelog.protocol.batch_ledger import BatchRequest
 
 J = TypeVar("J")
 
@@ -84,7 +84,7 @@ class Attempt(Protocol):
         """Plan the batch in the ledger. False: it was decided before, and only `commit` and `finish` follow.
 
         Raises:
-            RunSupersededError, BatchRefusedError: see protocol/batch_ledger.py.
+            RunSupersededError, BatchRefusedError: see batches/rules.py.
         """
 
     def kept_alive(self) -> AbstractContextManager[None]:

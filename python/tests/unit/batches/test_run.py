@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from oncelog import limits
+from oncelog.batches.attempt import Batch
+from oncelog.batches.ledger import EMBEDDED
+from oncelog.batches.run import BatchDriver
 from oncelog.errors import BatchRefusedError, OncelogError, RoundAbortedError, UnknownPartitionError
-from oncelog.ledger.kinds import EMBEDDED
 from oncelog.log import generations
 from oncelog.log.partition_log import PARTITIONS_PER_STEP
 from oncelog.spark.kit.context import BatchContext
-from oncelog.spark.kit.driver import BatchDriver, batch_request
 from oncelog.spark.kit.options import Use
-from oncelog.spark.kit.target import Batch
+from oncelog.spark.kit.requests import batch_request
 from oncelog.spark.log_target import SETTLED_EVERY, Job, LogTarget, commit_once, write_task
 from oncelog.spark.options import SinkOptions, parse_sink_options
 from oncelog.spark.writing import WriteTask, Written

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from oncelog.ledger.kinds import LedgerKind
-from oncelog.ledger.payloads import decode_ledger
+from oncelog.batches import rules
+from oncelog.batches.ledger import LedgerKind
+from oncelog.batches.payloads import decode_ledger
+from oncelog.batches.rules import BatchRequest, QueryLedger
 from oncelog.ports import ZnodeStore, ZnodeView
-from oncelog.protocol import batch_ledger
-from oncelog.protocol.batch_ledger import BatchRequest, QueryLedger
 from oncelog.znodes import paths
 from oncelog.znodes.walking import paths_below
 
@@ -62,14 +62,14 @@ def supersede(
         prefix and number of the rounds to abort in the same step if they are open.
 
     Raises:
-        BatchRefusedError: see `batch_ledger.former_names`.
+        BatchRefusedError: see `rules.former_names`.
     """
     if stored is not None and stored.run_id == request.run_id:
         return
     if query_ids is None:
         raise QueryIdsNeeded
     others = dict(_others(view, kind, request, query_ids))
-    for prefix, superseded in batch_ledger.former_names(planned, request, others).items():
+    for prefix, superseded in rules.former_names(planned, request, others).items():
         kind.put(view, prefix, superseded)
         yield prefix, superseded.current_round
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.errors import BatchRefusedError, RunSupersededError
-from oncelog.protocol.batch_ledger import (
+from oncelog.batches.rules import (
     REMEMBERED_RUNS,
     AlreadyDecided,
     BatchRequest,
@@ -23,6 +22,7 @@ from oncelog.protocol.batch_ledger import (
     goes_on,
     plan_batch,
 )
+from oncelog.errors import BatchRefusedError, RunSupersededError
 
 LAST = LastBatch(batch_id=5, fingerprint="f5", round=8, run_id="run-2", call_id="call-1")
 LEDGER = QueryLedger(

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from oncelog.batches.attempt import Batch
+from oncelog.batches.committables import Receipts, ReceiptsAttempt, ReceiptsRound, receipts_ledgers
+from oncelog.batches.ledger import LedgerKind
+from oncelog.batches.rules import BatchRequest, QueryLedger
 from oncelog.errors import BatchRefusedError, UsageError
-from oncelog.ledger.kinds import LedgerKind
 from oncelog.ports import ZnodeStore, ZnodeView
-from oncelog.protocol.batch_ledger import BatchRequest, QueryLedger
-from oncelog.spark.kit.receipts import Receipts, ReceiptsAttempt, ReceiptsRound, receipts_ledgers
-from oncelog.spark.kit.target import Batch
 from oncelog.types import Outcome
 from oncelog.znodes.clock import SYSTEM_CLOCK
 

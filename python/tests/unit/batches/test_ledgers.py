@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.batches.ledger import EMBEDDED
+from oncelog.batches.overview import find_ledgers, list_ledgers, of_query
+from oncelog.batches.steps import BatchSteps
 from oncelog.coordinator import rounds
 from oncelog.errors import CorruptDataError, RunSupersededError, UnknownPrefixError
-from oncelog.ledger.batches import BatchSteps
-from oncelog.ledger.kinds import EMBEDDED
-from oncelog.ledger.overview import find_ledgers, list_ledgers, of_query
 from oncelog.ports import ZnodeReader, ZnodeView
 from oncelog.runtime import Log
 from oncelog.types import Outcome

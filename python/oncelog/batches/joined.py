@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from oncelog.batches.steps import StepRunner
 from oncelog.errors import ensure
-from oncelog.ledger.batches import StepRunner
 from oncelog.ports import ZnodeStore, ZnodeView
 from oncelog.znodes.transact import resolving
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from oncelog.batches.giving_up import read_given_up
+from oncelog.batches.ledger import LOG, LedgerKind, all_kinds
+from oncelog.batches.payloads import GivenUp
+from oncelog.batches.rules import LastBatch
 from oncelog.errors import UnknownPrefixError, UsageError
-from oncelog.ledger.giving_up import read_given_up
-from oncelog.ledger.kinds import LOG, LedgerKind, all_kinds
-from oncelog.ledger.payloads import GivenUp
 from oncelog.ports import ZnodeReader, ZnodeStore
-from oncelog.protocol.batch_ledger import LastBatch
 from oncelog.types import Outcome
 
 

@@ -4,40 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Generic
+from typing import Generic
 
+from oncelog.batches.after_decision import after_decision
+from oncelog.batches.attempt import Attempt, Batch, BatchReport, J, Target
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import NotPreparedError, OncelogError, RoundAbortedError
-from oncelog.protocol.batch_ledger import BatchRequest
-from oncelog.randomness import random_id
-from oncelog.spark.kit.decided import after_decision
-from oncelog.spark.kit.fingerprint import fingerprint
-from oncelog.spark.kit.options import HistoryOptions
-from oncelog.spark.kit.target import Attempt, Batch, BatchReport, J, Target
-
-if TYPE_CHECKING:
-    from oncelog.spark.kit.context import BatchContext  # needs PySpark
-
-
-def batch_request(
-    options: HistoryOptions, batch: BatchContext, run_id: str, call_id: str | None = None
-) -> BatchRequest:
-    """The request that a sink makes to the ledger for a batch.
-
-    Args:
-        call_id: see `BatchRequest`; a new one by default.
-    """
-    return BatchRequest(
-        prefix=options.prefix(batch.query_id),
-        query_id=batch.query_id,
-        sink_name=options.sink_name or options.topic or "",
-        run_id=run_id,
-        batch_id=batch.batch_id,
-        fingerprint=fingerprint(batch.start_offsets, batch.end_offsets),
-        group_id=options.group_id,
-        takeover=options.takeover,
-        call_id=call_id or random_id(),
-    )
 
 
 class BatchDriver(Generic[J]):
@@ -59,7 +31,7 @@ class BatchDriver(Generic[J]):
         """Write one batch, exactly once.
 
         Raises:
-            RunSupersededError, BatchRefusedError, RoundAbortedError: see protocol/batch_ledger.py; nothing was decided.
+            RunSupersededError, BatchRefusedError, RoundAbortedError: see batches/rules.py; nothing was decided.
             NotPreparedError: nothing was decided; a restart of the query writes the batch again.
             NotCommittedError: the batch is decided, and its target failed with an error that is not oncelog's.
             Anything that the job or the target raises: what was decided stays decided, the rest is aborted. After the

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from oncelog import crash_points
+from oncelog.batches.attempt import Batch, BatchReport
+from oncelog.batches.committables import ReceiptsAttempt, ReceiptsRound, ReceiptsTarget, receipts_ledgers
+from oncelog.batches.ledger import EMBEDDED, LedgerKind
+from oncelog.batches.together import TogetherAttempt, TogetherTarget
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import RoundAbortedError, StoreUnavailableError
-from oncelog.ledger.kinds import EMBEDDED, LedgerKind
-from oncelog.spark.kit.receipts import ReceiptsAttempt, ReceiptsRound, ReceiptsTarget, receipts_ledgers
-from oncelog.spark.kit.target import Batch, BatchReport
-from oncelog.spark.kit.together import TogetherAttempt, TogetherTarget
 from oncelog.spark.log_target import LogAttempt
 from oncelog.testing.target_contract import StoppedOnPurposeError, TargetContract, TargetWorld, at, stop
 from oncelog.types import Outcome

@@ -11,14 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
+from oncelog.batches import former_names, rules
+from oncelog.batches.former_names import QueryIds
+from oncelog.batches.ledger import LedgerKind, R
+from oncelog.batches.rules import AlreadyDecided, BatchRequest, QueryLedger
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import CorruptDataError, RoundAbortedError, RunSupersededError
-from oncelog.ledger import former_names
-from oncelog.ledger.former_names import QueryIds
-from oncelog.ledger.kinds import LedgerKind, R
 from oncelog.ports import ZnodeStore, ZnodeView
-from oncelog.protocol import batch_ledger
-from oncelog.protocol.batch_ledger import AlreadyDecided, BatchRequest, QueryLedger
 from oncelog.randomness import random_id
 from oncelog.types import Outcome
 from oncelog.znodes.transact import recently, resolving
@@ -83,7 +82,7 @@ class BatchSteps(Generic[R]):
             the open round; None if the batch was decided before.
 
         Raises:
-            RunSupersededError, BatchRefusedError: see protocol/batch_ledger.py.
+            RunSupersededError, BatchRefusedError: see batches/rules.py.
         """
         nonce = random_id()
         reach(CrashPoint.SINK_PLAN)
@@ -99,13 +98,13 @@ class BatchSteps(Generic[R]):
         """The round that the step which decides the batch will open, too; None if the batch must be planned before it.
 
         A plan supersedes older runs and aborts what they left open; a run that has decided a batch has done both
-        (`batch_ledger.goes_on`). For a target that writes nothing under a round before its decision, or opens it first
+        (`rules.goes_on`). For a target that writes nothing under a round before its decision, or opens it first
         (`open`).
         """
         kind, prefix = self.kind, self.request.prefix
         with recently(self.store) as reader:
             ledger = kind.read(reader, prefix)
-        if ledger is None or not batch_ledger.goes_on(ledger, self.request):
+        if ledger is None or not rules.goes_on(ledger, self.request):
             return None
         reach(CrashPoint.SINK_PLAN)
         number = ledger.current_round + 1
@@ -179,7 +178,7 @@ class BatchSteps(Generic[R]):
         ledger = self.kind.read(view, request.prefix)
         if ledger is None:
             raise CorruptDataError("the ledger of a running sink is gone", prefix=request.prefix)
-        batch_ledger.check_run(ledger, request.run_id, request.prefix)
+        rules.check_run(ledger, request.run_id, request.prefix)
         if ledger.query_id != request.query_id:
             raise RunSupersededError(
                 "another query took over this prefix; this driver must stop",
@@ -227,7 +226,7 @@ class BatchSteps(Generic[R]):
         if ledger is not None and current is not None and current.nonce == nonce:
             return OpenRound(ledger.current_round, current)  # an earlier try of this step succeeded
         check(view, ledger)
-        verdict = batch_ledger.plan_batch(ledger, request)
+        verdict = rules.plan_batch(ledger, request)
         kind.put(view, request.prefix, verdict.ledger, is_new=ledger is None)
         if isinstance(verdict, AlreadyDecided):
             return None
@@ -244,7 +243,7 @@ class BatchSteps(Generic[R]):
         ledger, found = self.check_live(view), kind.read_round(view, prefix, number)
         if found is not None and found.nonce == round_.record.nonce:
             return  # an earlier step opened it
-        if ledger.current_round != number - 1 or not batch_ledger.goes_on(ledger, self.request):
+        if ledger.current_round != number - 1 or not rules.goes_on(ledger, self.request):
             raise self.aborted(number)
         kind.put(view, prefix, replace(ledger, current_round=number))
         view.create(kind.round_path(prefix, number), kind.encode(round_.record))
@@ -258,5 +257,5 @@ class BatchSteps(Generic[R]):
             self._open(view, round_)
         ledger, record = self.check_open(view, number)
         decided = complete(view, ledger, record)
-        kind.put(view, prefix, batch_ledger.decided(ledger, self.request, number))
+        kind.put(view, prefix, rules.decided(ledger, self.request, number))
         return kind.conclude(view, prefix, number, decided, Outcome.COMMIT)

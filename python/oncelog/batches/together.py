@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from oncelog.batches.after_decision import after_decision
+from oncelog.batches.attempt import Attempt, Batch, BatchReport, Target
+from oncelog.batches.joined import JoinedSteps
 from oncelog.errors import OncelogError
-from oncelog.ledger.joined import JoinedSteps
 from oncelog.ports import ZnodeStore
-from oncelog.spark.kit.decided import after_decision
-from oncelog.spark.kit.target import Attempt, Batch, BatchReport, Target
 
 
 class TogetherTarget:

@@ -13,14 +13,14 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from oncelog.batches.after_decision import after_decision
+from oncelog.batches.attempt import Batch, BatchReport
+from oncelog.batches.giving_up import note_shown
+from oncelog.batches.ledger import LedgerKind
+from oncelog.batches.rules import QueryLedger
+from oncelog.batches.steps import BatchSteps, OpenRound
 from oncelog.errors import BatchRefusedError, CorruptDataError, OncelogError, ensure
-from oncelog.ledger.batches import BatchSteps, OpenRound
-from oncelog.ledger.giving_up import note_shown
-from oncelog.ledger.kinds import LedgerKind
 from oncelog.ports import ZnodeStore, ZnodeView
-from oncelog.protocol.batch_ledger import QueryLedger
-from oncelog.spark.kit.decided import after_decision
-from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.types import Outcome
 from oncelog.znodes import fields, paths
 from oncelog.znodes.clock import SYSTEM_CLOCK

@@ -1,6 +1,6 @@
 """Where ledgers are, how their znodes are read and written, and the one step that anyone may run: abort an open round.
 
-    <root>/<prefix>                QueryLedger; protocol/batch_ledger.py has its rules
+    <root>/<prefix>                QueryLedger; batches/rules.py has its rules
     <root>/<prefix>/rounds/<n>     one attempt to write one batch: a record that the target defines
     <root>/<prefix>/given-up/<n>   what an operator gave up of a decided round (giving_up.py)
 
@@ -17,10 +17,10 @@ from importlib.metadata import entry_points
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from oncelog.arguments import check_name
+from oncelog.batches.payloads import decode_given_up, decode_ledger, encode_ledger
+from oncelog.batches.rules import QueryLedger
 from oncelog.errors import CorruptDataError, UnknownPrefixError, UsageError
-from oncelog.ledger.payloads import decode_given_up, decode_ledger, encode_ledger
 from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
-from oncelog.protocol.batch_ledger import QueryLedger
 from oncelog.types import Outcome
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.payloads import OwnerRecord

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from oncelog.batches.ledger import LedgerKind, R
+from oncelog.batches.payloads import GivenUp, decode_given_up, encode_given_up
 from oncelog.errors import UsageError
-from oncelog.ledger.kinds import LedgerKind, R
-from oncelog.ledger.payloads import GivenUp, decode_given_up, encode_given_up
 from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.types import Outcome
 from oncelog.znodes.clock import store_now_ms

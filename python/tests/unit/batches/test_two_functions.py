@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from oncelog.batches.attempt import Batch
+from oncelog.batches.ledger import all_kinds
+from oncelog.batches.rules import BatchRequest
+from oncelog.batches.run import BatchDriver
+from oncelog.batches.two_functions import ONCE_LEDGERS, OnceTarget
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import BatchRefusedError, UsageError
-from oncelog.ledger.kinds import all_kinds
 from oncelog.metadata import open_metadata
-from oncelog.protocol.batch_ledger import BatchRequest
-from oncelog.spark.kit.driver import BatchDriver
-from oncelog.spark.kit.once import ONCE_LEDGERS, OnceTarget
-from oncelog.spark.kit.target import Batch
 from oncelog.testing.target_contract import StoppedOnPurposeError, TargetContract, TargetWorld, at, stop
 
 

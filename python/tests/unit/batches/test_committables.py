@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from oncelog.batches import overview
+from oncelog.batches.attempt import Batch
+from oncelog.batches.committables import ReceiptsAttempt, ReceiptsRound
+from oncelog.batches.ledger import LOG, PLUGGED_IN, LedgerKind, all_kinds
+from oncelog.batches.overview import LedgerOverview
+from oncelog.batches.rules import BatchRequest
+from oncelog.batches.steps import REMEMBERED_ROUNDS
 from oncelog.crash_points import CrashPoint
-from oncelog.ledger import overview
-from oncelog.ledger.batches import REMEMBERED_ROUNDS
-from oncelog.ledger.kinds import LOG, PLUGGED_IN, LedgerKind, all_kinds
-from oncelog.ledger.overview import LedgerOverview
-from oncelog.protocol.batch_ledger import BatchRequest
-from oncelog.spark.kit.receipts import ReceiptsAttempt, ReceiptsRound
-from oncelog.spark.kit.target import Batch
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, at, stop
 from oncelog.types import Outcome
 from tests.support.spark.targets import TEXTS, TextFolderWorld
