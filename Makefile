@@ -42,6 +42,19 @@ TYPED := $(wildcard python/oncelog python/pyspark_oncelog python/tests connector
 SHIMS := python/oncelog/spark/jars/oncelog-spark.jar connectors/kafka/oncelog_kafka/jars/oncelog-kafka.jar
 BUILDABLE := $(if $(shell command -v mvn >/dev/null && command -v $${JAVA_HOME:+$$JAVA_HOME/bin/}javac),$(SHIMS))
 
+# Phrases that are never right, and what to write instead: tools/phrases.txt. Checked in PLAIN, but for the files in
+# REWRITE, which still contain some: whoever rewrites one takes it off the list.
+PHRASES := (?i)\b(?:$(shell sed 's/->.*//' tools/phrases.txt | paste -sd '|'))\b
+PLAIN := $(wildcard docs README.md CONTRIBUTING.md SECURITY.md $(addprefix python/oncelog/,clients coordinator log metrics protocol ui))
+REWRITE := $(addprefix docs/,benchmarks.md concepts/kafka-simulation.md concepts/simulation.md concepts/soak.md \
+  design/001-aborted-ranges-are-index-entries.md design/005-what-bounds-reads.md \
+  design/008-which-topic-an-offset-is-of.md design/013-the-kafka-sink-by-name.md \
+  design/014-znodes-on-a-command-log.md design/015-whole-batches.md \
+  design/018-the-commit-waits-for-the-decision.md design/020-rows-replaced-in-tables-of-a-lake.md \
+  design/023-faults-at-the-edges.md growth.md guides/cluster.md guides/extending-store.md \
+  guides/extending-target.md guides/kafka.md guides/postgres.md guides/search.md guides/testing.md \
+  guides/together.md guides/where-jobs-start.md reference/cli.md reference/options.md stylesheets/site.css)
+
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -78,6 +91,7 @@ lint: $(READY) ## Style, types, import direction, spelling, what the forge reads
 	$(BIN)/mypy $(TYPED)
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/codespell
+	$(BIN)/codespell --dictionary tools/phrases.txt --regex '$(PHRASES)' $(addprefix --skip ,$(REWRITE)) $(PLAIN)
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec examples/compose/compose.yaml

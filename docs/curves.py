@@ -1,6 +1,6 @@
 """The curves of growth.md, as SVG, drawn from the page's own tables: a panel for each operation, on two logarithms.
 
-A line is what one measure is at each size, to what it is at the smallest. Beside it, dotted, is what would grow in
+A line is what one measure is at each size, to what it is at the smallest. The dotted line next to it grows in
 proportion to the size.
 """
 

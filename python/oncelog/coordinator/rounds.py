@@ -7,10 +7,10 @@ one small multi (batches/steps.py). Crash points, and what follows after a crash
   decide   everything is visible, or nothing                               a restart skips the batch
   settle   some partitions do not list the round any more                  any settler continues
 
-Where steps are dear (`ZnodeStore.joins_steps`), a batch that fits into one step is appended, staged and decided in it,
-as a producer's commit is. So write is a part of decide. From the second batch of a run on, plan is a part of it, too:
-the first one has fenced all older runs, and a round that is open only within a step needs no time-out. A batch that
-lasts, or does not fit, opens its round first.
+On a high-latency store (`ZnodeStore.joins_steps`), a batch that fits into one step is appended, staged and decided in
+that step, as a producer's commit is. So write is a part of decide. From the second batch of a run on, plan is a part of
+it, too: the first batch has fenced all older runs, and a round that is open only within a step needs no timeout. If a
+batch takes long or does not fit, its round is opened first.
 
 The participant of log partition number p has the transactional id ``<prefix>-<p>``. So readers and tools see the usual
 terms: producer id, epoch, sequence.

@@ -11,9 +11,9 @@ read that generation or a later one, so the generation may be raised once more. 
 keep it from being raised, and not forever: a round until its time-out, which its driver renews, and a hold, which is
 never renewed, for limits.HOLD_TIMEOUT_MS.
 
-Where steps are dear, a round is opened with its decision, or `limits.ROUND_OPENED_AFTER_MS` after its batch began, and
-the generation of its files is one of at most `limits.RECENT_MS` before that. So a round there counts as having begun
-`OPENED_LATE_MS` before its znode.
+On a high-latency store, a round is opened with its decision, or `limits.ROUND_OPENED_AFTER_MS` after its batch began.
+The generation of its files was read at most `limits.RECENT_MS` before that. So such a round counts as having begun
+`OPENED_LATE_MS` before its znode was created.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from oncelog.znodes.transact import in_parts, resolving
 from oncelog.znodes.walking import paths_below
 
 OPENED_LATE_MS = limits.RECENT_MS + 2 * limits.ROUND_OPENED_AFTER_MS
-"""How long before its round a batch may have read the generation, where steps are dear; one try to open it may fail."""
+"""How long before its round a batch may have read the generation on a high-latency store; one try may fail."""
 
 DATA = "data"
 INDEX = "index"

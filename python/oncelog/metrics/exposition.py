@@ -237,10 +237,10 @@ TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class TextPage:
-    """A registry's page, as a WSGI application. What series are called is kept from one page to the next.
+    """A registry's page, as a WSGI application that caches the names of series from one scrape to the next.
 
-    prometheus_client puts all names together anew, which takes longer than reading a log. It still answers what is no
-    GET, and what is asked for beside the page.
+    prometheus_client builds all names again for each scrape, which takes longer than reading a log. It still answers
+    requests that are not a GET, and requests for other paths.
 
     Args:
         address: where it is served; a request that names another host than the address admits gets 403.

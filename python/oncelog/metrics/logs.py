@@ -66,7 +66,7 @@ class LogReader:
         """Everything at about one moment.
 
         Raises:
-            OncelogError: the store is away, or the metadata is damaged.
+            OncelogError: the store is unreachable, or the metadata is damaged.
         """
         now_ms = self._services.clock.now_ms()
         reading = Reading([*c.LOG, *c.LEDGER])

@@ -38,7 +38,7 @@ class LogSource:
 
 
 class LedgerSource:
-    """The ledgers of a store that has no log beside it."""
+    """The ledgers of a store that holds no log."""
 
     metrics: Final[Sequence[Metric]] = catalogue.LEDGER
 

@@ -64,7 +64,7 @@ def _holders(reading: Reading, commands: Commands) -> Iterator[Trouble]:
     for one in reading.holders:
         if one.state == "decided" or (one.state not in _AT_ONCE and one.age_seconds <= HELD_SECONDS):
             continue
-        yield Trouble(_holding(one), label(one), one.age_seconds, _mend(one, commands))
+        yield Trouble(_holding(one), label(one), one.age_seconds, _fix(one, commands))
 
 
 _AT_ONCE: Final = frozenset({"overdue", "hanging"})
@@ -86,24 +86,24 @@ def _holding(one: Holder) -> str:
             return f"open for long; holds back readers of {held}"
 
 
-def _mend(one: Holder, commands: Commands) -> str:
-    """To abort is right only beyond the time-out. Before that, its owner may be at work."""
+def _fix(one: Holder, commands: Commands) -> str:
+    """Suggest an abort only after the timeout. Before that, the owner may still be working."""
     is_overdue = one.state == "overdue"
     if one.kind == "round":
         return commands("batch abort" if is_overdue else "batch show", one.name)
     if one.state == "hanging":
         return _repair(one, commands)
     if not is_overdue:
-        mend = commands("txn describe", one.name)
+        fix = commands("txn describe", one.name)
     elif one.abort is not None:
-        mend = commands("txn abort", **dict([one.abort]))
+        fix = commands("txn abort", **dict([one.abort]))
     else:
-        mend = commands("txn abort", one.name)
-    return mend or commands("txn find-hanging")
+        fix = commands("txn abort", one.name)
+    return fix or commands("txn find-hanging")
 
 
 def _repair(one: Holder, commands: Commands) -> str:
-    """Who knows how it ended has the marker written that is missing. Otherwise an operator must choose."""
+    """Write the missing marker if it is known how the transaction ended. Otherwise an operator must choose."""
     match one.fate:
         case "committed" | "aborted":
             return commands("txn repair", partition=one.partitions[0])

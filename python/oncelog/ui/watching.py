@@ -94,7 +94,7 @@ class Watcher:
         for (group, *_), lag in reading.values.get(c.GROUP_LAG, {}).items():
             lags[group] = lags.get(group, 0) + lag
         kept = self.history.lags
-        # Made anew, as others draw the one before meanwhile.
+        # A new dict, because other threads may be drawing the old one.
         self.history.lags = {group: deque([*kept.get(group, ()), lag], LAGS_KEPT) for group, lag in lags.items()}
         self._note_decisions(reading)
 
