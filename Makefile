@@ -45,7 +45,7 @@ BUILDABLE := $(if $(shell command -v mvn >/dev/null && command -v $${JAVA_HOME:+
 # Phrases that are never right, and what to write instead: tools/phrases.txt. Checked in PLAIN, but for the files in
 # REWRITE, which still contain some: whoever rewrites one takes it off the list.
 PHRASES := (?i)\b(?:$(shell sed 's/->.*//' tools/phrases.txt | paste -sd '|'))\b
-PLAIN := $(wildcard docs README.md CONTRIBUTING.md SECURITY.md $(addprefix python/oncelog/,clients coordinator log metrics protocol ui))
+PLAIN := $(wildcard docs README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md $(addprefix python/oncelog/,clients coordinator log metrics protocol ui))
 REWRITE := $(addprefix docs/,benchmarks.md concepts/kafka-simulation.md concepts/simulation.md concepts/soak.md \
   design/001-aborted-ranges-are-index-entries.md design/005-what-bounds-reads.md \
   design/008-which-topic-an-offset-is-of.md design/013-the-kafka-sink-by-name.md \
