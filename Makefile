@@ -47,10 +47,6 @@ BUILDABLE := $(if $(shell command -v mvn >/dev/null && command -v $${JAVA_HOME:+
 PHRASES := (?i)\b(?:$(shell sed 's/->.*//' tools/phrases.txt | paste -sd '|'))\b
 PLAIN := $(wildcard docs README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md $(addprefix python/oncelog/,clients coordinator log metrics protocol ui))
 REWRITE := $(addprefix docs/,benchmarks.md concepts/kafka-simulation.md concepts/simulation.md concepts/soak.md \
-  design/005-what-bounds-reads.md \
-  \
-  design/014-znodes-on-a-command-log.md design/015-whole-batches.md \
-  design/018-the-commit-waits-for-the-decision.md design/020-rows-replaced-in-tables-of-a-lake.md \
   design/023-faults-at-the-edges.md growth.md guides/cluster.md guides/extending-store.md \
   guides/extending-target.md guides/kafka.md guides/postgres.md guides/search.md guides/testing.md \
   guides/together.md guides/where-jobs-start.md reference/cli.md reference/options.md stylesheets/site.css)
