@@ -111,11 +111,11 @@ LANES: Final[Mapping[str, int]] = {"tasks": 90, "data files": 255, "driver": 420
 STEPS: Final = [
     ("driver", "znodes", "begin: open a round", "line"),
     ("tasks", "data files", "write and fsync", "line"),
-    ("tasks", "driver", "blocks: file, position, CRC", "line"),
+    ("tasks", "driver", "record batches: file, position, CRC", "line"),
     ("driver", "znodes", "append under the round", "line"),
     ("driver", "znodes", "decide: one write", "strong"),
     ("readers", "znodes", "plan: sees all of it", "line"),
-    ("readers", "data files", "read blocks", "line"),
+    ("readers", "data files", "read record batches", "line"),
 ]
 
 

@@ -24,7 +24,7 @@ LEDGERS = receipts_ledgers("/json_folders")
 
 
 class JsonFolder:
-    """A folder with what readers see; what they cannot see yet is in ``_staging``, which Spark ignores."""
+    """Visible files are in the folder; files of undecided batches are in ``_staging``, which Spark ignores."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -46,7 +46,7 @@ class JsonFolder:
             try:
                 (self._staging / name.rpartition("-")[0] / name).replace(self.folder / name)
             except FileNotFoundError:
-                if not (self.folder / name).exists():  # otherwise another driver has shown it
+                if not (self.folder / name).exists():  # otherwise another driver has moved it
                     raise CorruptDataError("a file of a decided batch is gone", file=name) from None
         folders.sync(self.folder)
 
@@ -55,7 +55,7 @@ class JsonFolder:
 
 
 class JsonFolderSink(ForeachBatchSink[HistoryOptions, ReceiptsTarget[DataFrame]]):
-    """Writes micro-batches as JSON files into a folder; its ledger is kept in the znode store `ledger`."""
+    """Writes micro-batches as JSON files into a folder; its ledger is in the znode store `ledger`."""
 
     def __init__(self, folder: str, ledger: str, prefix: str | None = None) -> None:
         super().__init__(HistoryOptions(transactional_id_prefix=prefix))
