@@ -36,7 +36,7 @@ WHOLE := not walk and (not once_more or once_more(by='parameter'))
 
 # What is linted and type-checked; parts that a checkout does not have are passed over.
 CODE := $(wildcard python connectors/kafka connectors/postgres connectors/files connectors/tables connectors/search examples benchmarks integration_tests docs/*.py tools/*.py)
-TYPED := $(wildcard python/oncelog python/pyspark_oncelog python/tests connectors/kafka connectors/postgres connectors/files connectors/tables connectors/search examples benchmarks integration_tests docs/*.py tools/*.py)
+TYPED := $(wildcard python/oncelog python/pyspark_oncelog python/simulation python/tests connectors/kafka connectors/postgres connectors/files connectors/tables connectors/search examples benchmarks integration_tests docs/*.py tools/*.py)
 
 # The jars for Spark. Where Java's compiler or Maven is missing, what needs them says so, and tests of them are skipped.
 SHIMS := python/oncelog/spark/jars/oncelog-spark.jar connectors/kafka/oncelog_kafka/jars/oncelog-kafka.jar
@@ -119,18 +119,18 @@ unit: $(READY) ## The quick tests: without Spark, simulation, random inputs, sty
 	$(PYTEST) $(QUICK_TESTS) --ignore=python/tests/unit/examples -m "$(DAILY) and not packaging and not programs and not servers and not kafka and not browser and not long and not hypothesis"
 
 sim: $(READY) ## The simulation: SEEDS=0-9999 of crashes, lost answers and pauses, then a crash at every place of each scenario; targets; Kafka's sink
-	$(BIN)/python -m oncelog.testing.simulation --seeds $(SEEDS) $(OF_SHARD) --processes $(WORKERS)
-	$(BIN)/python -m oncelog.testing.simulation --exhaustive singles --processes $(WORKERS)
-	$(BIN)/python -m oncelog.testing.simulation.targets --seeds $(SEEDS) $(OF_SHARD) --processes $(WORKERS)
-	$(BIN)/python -m oncelog.testing.simulation.targets --exhaustive singles --processes $(WORKERS)
-	$(BIN)/python -m oncelog_kafka.testing.simulation --seeds $(SEEDS) $(OF_SHARD) --processes $(WORKERS)
-	$(BIN)/python -m oncelog_kafka.testing.simulation --exhaustive singles $(OF_SHARD) --processes $(WORKERS)
-	$(BIN)/python -m oncelog_kafka.testing.simulation.together --seeds $(SEEDS) $(OF_SHARD) --processes $(WORKERS)
+	$(BIN)/python -m simulation --seeds $(SEEDS) $(OF_SHARD) --processes $(WORKERS)
+	$(BIN)/python -m simulation --exhaustive singles --processes $(WORKERS)
+	$(BIN)/python -m simulation.targets --seeds $(SEEDS) $(OF_SHARD) --processes $(WORKERS)
+	$(BIN)/python -m simulation.targets --exhaustive singles --processes $(WORKERS)
+	$(BIN)/python -m simulation.kafka --seeds $(SEEDS) $(OF_SHARD) --processes $(WORKERS)
+	$(BIN)/python -m simulation.kafka --exhaustive singles $(OF_SHARD) --processes $(WORKERS)
+	$(BIN)/python -m simulation.kafka.together --seeds $(SEEDS) $(OF_SHARD) --processes $(WORKERS)
 
 sim-pairs: $(READY) ## Two crashes, or two drivers that stand still, at every two places of each scenario
-	$(BIN)/python -m oncelog.testing.simulation --exhaustive pairs --processes $(WORKERS)
-	$(BIN)/python -m oncelog.testing.simulation.targets --exhaustive pairs --processes $(WORKERS)
-	$(BIN)/python -m oncelog_kafka.testing.simulation --exhaustive pairs --processes $(WORKERS)
+	$(BIN)/python -m simulation --exhaustive pairs --processes $(WORKERS)
+	$(BIN)/python -m simulation.targets --exhaustive pairs --processes $(WORKERS)
+	$(BIN)/python -m simulation.kafka --exhaustive pairs --processes $(WORKERS)
 
 # A signal that meets coverage.py while it holds its own lock is the end of the run: tests by signals stay out.
 coverage: $(READY) ## Branches that the quick tests take: all of protocol/ and batches/, 92 % of the package (5 minutes)

@@ -23,8 +23,6 @@ DOORS = {
     "import oncelog_tables; oncelog_tables.delta()": "spark,delta",
     "import oncelog_tables; oncelog_tables.iceberg()": "spark,iceberg",
     "import oncelog_search; oncelog_search.sink()": "spark,search",
-    "import oncelog.testing.simulation": "testing",
-    "import oncelog_kafka.testing.simulation.__main__": "testing",
     "import oncelog.testing.target_contract": "testing",
     "import oncelog.testing.znode_store_contract": "testing",
     "import oncelog.znodes.zookeeper": "zookeeper",

@@ -21,8 +21,8 @@ def extras(names: str, *, part: str) -> Iterator[None]:
             only name a package, or a name in it, that the user never asked for.
 
     Example:
-        with extras("testing", part="oncelog.testing.simulation"):
-            from greenlet import greenlet
+        with extras("zookeeper", part="oncelog.znodes.zookeeper"):
+            import kazoo
     """
     try:
         yield

@@ -2,7 +2,7 @@
 
 `Requests` sends each request once and returns the answers as they come. `Brokers` repeats requests until there is a
 final answer; the driver uses it, and patience.py implements it with `Requests`. brokers/ implements `Requests` with
-kafka-python, control/ with Java's client, and testing/brokers.py with a simulated cluster.
+kafka-python, control/ with Java's client, and `simulation.kafka` with a simulated cluster.
 """
 
 from __future__ import annotations

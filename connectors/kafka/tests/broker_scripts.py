@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 from oncelog_kafka.brokers import KafkaRequests
 from oncelog_kafka.participants import Participant, Transaction
 from oncelog_kafka.ports import CommittedOffset, Requests
-from oncelog_kafka.testing.brokers import Cluster, Settings
-from oncelog_kafka.testing.requests import SimulatedRequests
-from oncelog_kafka.testing.transactions import ENDING, NONE, Identity, TopicPartition
 from raw_producer import RawProducer
+from simulation.kafka.brokers import Cluster, Settings
+from simulation.kafka.requests import SimulatedRequests
+from simulation.kafka.transactions import ENDING, NONE, Identity, TopicPartition
 from tests.support.harness.waiting import until
 
 IDS = 2

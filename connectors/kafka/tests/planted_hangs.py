@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 from oncelog.cli import main
 from oncelog.znodes.clock import SystemClock, wall_ms
 from oncelog_kafka.brokers import KafkaRequests
-from oncelog_kafka.testing.transactions import Identity
 from raw_producer import RawProducer
+from simulation.kafka.transactions import Identity
 from tests.support.connectors.kafka_sink import values
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import TV1_VERSION, TV2_VERSION, KafkaBroker, fresh_name, running_broker

@@ -19,7 +19,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from oncelog_kafka.brokers import KafkaRequests
 from oncelog_kafka.brokers.client import name_of
 from oncelog_kafka.ports import CommittedOffset
-from oncelog_kafka.testing.transactions import Identity, TopicPartition
+from simulation.kafka.transactions import Identity, TopicPartition
 from tests.support.harness.waiting import until
 
 NODE = 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog_kafka.testing.simulation.scenes import SCENES
+from simulation.kafka.scenes import SCENES
 from tests.support.docs.figures import CONCEPTS, SPELLED, guarantees, number, rows
 
 

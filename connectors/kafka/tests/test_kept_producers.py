@@ -15,8 +15,8 @@ from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_kafka.brokers import KafkaRequests
 from oncelog_kafka.participants import Handover, Participant, ParticipantId
 from oncelog_kafka.patience import PatientBrokers
-from oncelog_kafka.testing.transactions import Identity
 from raw_producer import RawProducer
+from simulation.kafka.transactions import Identity
 from tests.support.connectors.kafka_sink import TIMEOUT_MS, numbered, prepare, rows, values
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, fresh_name

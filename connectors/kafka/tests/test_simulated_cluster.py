@@ -23,10 +23,10 @@ from oncelog_kafka.participants import Handover, Participant
 from oncelog_kafka.patience import PATIENCE_MS, PatientBrokers
 from oncelog_kafka.ports import CommittedOffset, Unstable
 from oncelog_kafka.target import KafkaTarget
-from oncelog_kafka.testing.brokers import GROUPS, Cluster, Settings, shard_of
-from oncelog_kafka.testing.requests import NoAnswerError, SimulatedRequests
-from oncelog_kafka.testing.tasks import KeptProducers, TaskProducer, Work
-from oncelog_kafka.testing.transactions import Identity
+from simulation.kafka.brokers import GROUPS, Cluster, Settings, shard_of
+from simulation.kafka.requests import NoAnswerError, SimulatedRequests
+from simulation.kafka.tasks import KeptProducers, TaskProducer, Work
+from simulation.kafka.transactions import Identity
 from tests.support.log.wrapped import WrappedStore
 
 T = TypeVar("T")

@@ -10,19 +10,19 @@ from random import Random
 import pytest
 
 from oncelog.errors import NotPreparedError
-from oncelog.testing.simulation.faults import Fault, NoFaults, RandomFaults
-from oncelog.testing.simulation.processes import Process
-from oncelog.testing.simulation.world import Nature, World
 from oncelog_kafka import end_txn
 from oncelog_kafka.end_txn import Next, Token
 from oncelog_kafka.errors import BrokerUnavailableError
 from oncelog_kafka.participants import ONGOING, Participant
 from oncelog_kafka.patience import PatientBrokers
 from oncelog_kafka.ports import CommittedOffset, Unstable
-from oncelog_kafka.testing.brokers import Cluster, Settings
-from oncelog_kafka.testing.lines import ProcessLine
-from oncelog_kafka.testing.requests import SimulatedRequests
-from oncelog_kafka.testing.tasks import TaskProducer, Work
+from simulation.faults import Fault, NoFaults, RandomFaults
+from simulation.kafka.brokers import Cluster, Settings
+from simulation.kafka.lines import ProcessLine
+from simulation.kafka.requests import SimulatedRequests
+from simulation.kafka.tasks import TaskProducer, Work
+from simulation.processes import Process
+from simulation.world import Nature, World
 
 TASKS = 3
 ROWS = 4

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from oncelog.testing.simulation.runner import Report, run_seeds
 from oncelog_kafka import end_txn, extents, finishing, inspection, ledger, looks, partition_checks, target
 from oncelog_kafka.end_txn import Next, Token
 from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
 from oncelog_kafka.participants import Participant
 from oncelog_kafka.ports import Ended
 from oncelog_kafka.target import KafkaAttempt, KafkaTarget, Lease
-from oncelog_kafka.testing import tasks
-from oncelog_kafka.testing.requests import SimulatedRequests
-from oncelog_kafka.testing.simulation.swarm import run
+from simulation.kafka import tasks
+from simulation.kafka.requests import SimulatedRequests
+from simulation.kafka.swarm import run
+from simulation.runner import Report, run_seeds
 from tests.support.simulation.planted import assert_found, named
 
 pytestmark = pytest.mark.sampled
@@ -102,7 +102,7 @@ def test_a_seed_is_the_same_run_each_time() -> None:
     first, second = run(7), run(7)
 
     assert first.world.trace_hash() == second.world.trace_hash()
-    assert "python -m oncelog_kafka.testing.simulation --seeds 7 --trace" in first.story()
+    assert "python -m simulation.kafka --seeds 7 --trace" in first.story()
 
 
 def _with_an_operator_who_aborts_what_is_decided(patch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.testing.shards import Shard
-from oncelog.testing.simulation.faults import Fault
 from oncelog_kafka.target import KafkaAttempt
-from oncelog_kafka.testing.simulation.exhaustive import VARIANTS, Played, Variant, pairs, places_of, singles
-from oncelog_kafka.testing.simulation.scenes import SCENES
+from simulation.faults import Fault
+from simulation.kafka.exhaustive import VARIANTS, Played, Variant, pairs, places_of, singles
+from simulation.kafka.scenes import SCENES
+from simulation.shards import Shard
 
 pytestmark = pytest.mark.sampled
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from oncelog.batches.together import TogetherAttempt
-from oncelog.testing.simulation.runner import Report, run_seeds
 from oncelog_kafka.target import KafkaAttempt
-from oncelog_kafka.testing.simulation.together import run
+from simulation.kafka.together import run
+from simulation.runner import Report, run_seeds
 from tests.support.simulation.planted import assert_found, named
 
 SEEDS = range(100, 200)

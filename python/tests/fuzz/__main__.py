@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from oncelog.testing.shards import Shard
+from simulation.shards import Shard
 from tests.fuzz import engine, targets
 from tests.fuzz.engine import Finding, Report
 from tests.fuzz.target import Target, Verdict

@@ -27,7 +27,7 @@ from py_compile import PycInvalidationMode
 from queue import Queue
 from typing import NamedTuple
 
-from oncelog.testing.shards import Shard
+from simulation.shards import Shard
 from tests.mutation.faults import FAULTS, Fault
 from tests.support.harness.parts import CI
 

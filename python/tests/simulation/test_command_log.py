@@ -9,17 +9,16 @@ import pytest
 
 from oncelog.errors import CorruptDataError
 from oncelog.ports import Create, ZnodeStore, ZnodeView
-from oncelog.testing.simulation import run
-from oncelog.testing.simulation.clients import Client, persevere
-from oncelog.testing.simulation.command_log import SharedLog
-from oncelog.testing.simulation.errors import LawBrokenError
-from oncelog.testing.simulation.faults import Fault, RandomFaults
-from oncelog.testing.simulation.processes import Process
-from oncelog.testing.simulation.swarm import IN_A_SMALL_BUCKET, RATES, STORY_STEPS, limits_replaced
-from oncelog.testing.simulation.world import Nature, World
 from oncelog.testing.znode_store_contract.worlds import increment
 from oncelog.znodes.replicated import store
 from oncelog.znodes.replicated.port import Entry
+from simulation.clients import Client, persevere
+from simulation.command_log import SharedLog
+from simulation.errors import LawBrokenError
+from simulation.faults import Fault, RandomFaults
+from simulation.processes import Process
+from simulation.swarm import IN_A_SMALL_BUCKET, RATES, STORY_STEPS, limits_replaced, run
+from simulation.world import Nature, World
 
 pytestmark = pytest.mark.sampled
 

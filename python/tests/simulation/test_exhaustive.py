@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from oncelog.log.segment import SegmentWriter
-from oncelog.testing.simulation import exhaustive
-from oncelog.testing.simulation.scenarios import SCENARIOS
+from simulation import exhaustive
+from simulation.scenarios import SCENARIOS
 
 pytestmark = pytest.mark.sampled
 

@@ -25,10 +25,11 @@ from oncelog.ports import ANY_VERSION, Check, Op, Set, ZnodeStore, ZnodeView
 from oncelog.protocol import coordinator_core, sequencing, visibility
 from oncelog.protocol.partition import Marker
 from oncelog.spark.writing import write_all
-from oncelog.testing.simulation import run, sinks, swarm, znodes
 from oncelog.types import IsolationLevel
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.view import BufferedView
+from simulation import sinks, swarm, znodes
+from simulation.swarm import run
 from tests.support.simulation.planted import assert_found, named
 
 pytestmark = pytest.mark.in_turn("planted bugs")

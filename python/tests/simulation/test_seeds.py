@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.testing.simulation import run
+from simulation.swarm import run
 
 FOUND = {
     116: "an init whose first try read nothing, and whose answer was lost, ended in an IndexError",

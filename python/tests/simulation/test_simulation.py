@@ -13,16 +13,16 @@ import pytest
 
 from oncelog.errors import UsageError
 from oncelog.log.segment import SegmentWriter
-from oncelog.testing.simulation import __main__ as command
-from oncelog.testing.simulation import run
-from oncelog.testing.simulation.faults import Fault
-from oncelog.testing.simulation.runner import Report, run_all, run_seeds, seeds_of
-from oncelog.testing.simulation.world import Nature, World
+from simulation import __main__ as command
+from simulation.faults import Fault
+from simulation.runner import Report, run_all, run_seeds, seeds_of
+from simulation.swarm import run
+from simulation.world import Nature, World
 
 SEEDS = range(60)
 
 HASHES = """
-from oncelog.testing.simulation import run
+from simulation.swarm import run
 for seed in range(4):
     print(run(seed).world.trace_hash())
 """
@@ -77,7 +77,7 @@ def test_a_failure_says_how_to_run_it_again(
 
     printed = capsys.readouterr().out
     assert "make sim SEEDS=3" in printed
-    assert "python -m oncelog.testing.simulation --seeds 3 --trace" in printed
+    assert "python -m simulation --seeds 3 --trace" in printed
     assert "I12" in json.loads(kept.read_text())["failures"]["3"]
 
 

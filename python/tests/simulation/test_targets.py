@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from oncelog.batches.committables import ReceiptsAttempt
-from oncelog.testing.simulation import exhaustive as crashes
-from oncelog.testing.simulation.exhaustive import NATURES
-from oncelog.testing.simulation.faults import OF_OPERATION, Operation
-from oncelog.testing.simulation.runner import Report, run_seeds
-from oncelog.testing.simulation.targets import __main__ as command
-from oncelog.testing.simulation.targets import exhaustive
-from oncelog.testing.simulation.targets.swarm import run
+from simulation import exhaustive as crashes
+from simulation.exhaustive import NATURES
+from simulation.faults import OF_OPERATION, Operation
+from simulation.runner import Report, run_seeds
+from simulation.targets import __main__ as command
+from simulation.targets import exhaustive
+from simulation.targets.swarm import run
 
 SEEDS = range(50)
 
@@ -97,4 +97,4 @@ def test_its_command_says_how_a_seed_is_run_again(
 
     assert command.main(["--seeds", "0"]) == 1
 
-    assert "python -m oncelog.testing.simulation.targets --seeds 0 --trace" in capsys.readouterr().out
+    assert "python -m simulation.targets --seeds 0 --trace" in capsys.readouterr().out

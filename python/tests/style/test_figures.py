@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from oncelog.testing.simulation.scenarios import SCENARIOS
+from simulation.scenarios import SCENARIOS
 from tests.mutation.faults import FAULTS
 from tests.style.tree import ROOT
 from tests.support.docs.figures import CONCEPTS, SPELLED, guarantees, number, rows, table, text

@@ -1,4 +1,4 @@
-"""Which tests a shard of the test run leaves out (``--shard=2/4``, see `oncelog.testing.shards`).
+"""Which tests a shard of the test run leaves out (``--shard=2/4``, see `simulation.shards`).
 
 Only what repeats a law is left out: walks, tests in turn, and the variants of a test but the first. The law
 itself is tested in every shard, by the test without these markers, or else by some variants of the test. Tests whose
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from oncelog.testing.shards import Shard
+from simulation.shards import Shard
 
 REPEATED = ("walk", "once_more", "in_turn")
 """Markers of tests that come in shards."""

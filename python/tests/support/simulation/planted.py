@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from oncelog.testing.simulation.runner import Run
+from simulation.runner import Run
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

@@ -7,7 +7,7 @@ from itertools import chain
 
 import pytest
 
-from oncelog.testing.shards import Shard
+from simulation.shards import Shard
 
 FOUR = [Shard(number, 4) for number in (1, 2, 3, 4)]
 

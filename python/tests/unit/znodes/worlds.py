@@ -15,8 +15,6 @@ import pytest
 
 from oncelog.errors import TransactConflictError
 from oncelog.ports import Create, Timing, ZnodeReader, ZnodeStore, ZnodeView
-from oncelog.testing.simulation.world import Nature
-from oncelog.testing.simulation.world import World as SimulatedProcesses
 from oncelog.testing.znode_store_contract.worlds import (
     FakeTime,
     StoreWorld,
@@ -32,6 +30,8 @@ from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.postgres import PostgresZnodeStore
 from oncelog.znodes.sqlite import SqliteZnodeStore
 from oncelog.znodes.zookeeper import ZookeeperZnodeStore
+from simulation.world import Nature
+from simulation.world import World as SimulatedProcesses
 
 __all__ = ["FakeTime", "doing", "dump", "forked", "increment", "number_at", "wait_for"]
 
