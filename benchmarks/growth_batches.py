@@ -10,9 +10,13 @@ from pathlib import Path
 
 from benchmarks.growth_costs import BYTES, KILOBYTES, NUMBER, Curve, Operation, Probe, SteppedClock
 from oncelog import limits, metadata, runtime
+from oncelog.batches.ledger import EMBEDDED
 from oncelog.batches.rules import BatchRequest
+from oncelog.batches.steps import BatchSteps
+from oncelog.batches.transaction import run_steps
 from oncelog.clients.upkeep import Upkeep
 from oncelog.coordinator import rounds
+from oncelog.coordinator.rounds import Round
 from oncelog.log import topics
 from oncelog.log.files import file_store
 from oncelog.ports import ZnodeStore, ZnodeView
@@ -164,12 +168,13 @@ def kafka_query(uncounted: ZnodeStore) -> Query:
     def write(number: int) -> None:
         nonlocal lease
         steps = Ledger(store, BatchRequest("sink", "query", "t", "run", number, str(number)))
-        opened = steps.begin(lease=lease, buckets=None)
+        (opened,) = run_steps(store, [lambda: steps.plan(lease=lease, buckets=None, take=lambda _: None)])
         if opened is None:
             raise RuntimeError("the batch was there before")
         lease = opened.record.lease
         participant = Participant(f"sink-0-{lease}.0.0", 0, 7, number % 30_000, 2, 10, 17, "out")
-        steps.decide(opened, [participant], written={target: Extent(11 * number, 11 * number + 9)})
+        written = {target: Extent(11 * number, 11 * number + 9)}
+        run_steps(store, [lambda: steps.decide(opened, [participant], written)])
         ledger.complete(store, "sink", opened.number)
         steps.forget_old_rounds()
         steps.merge_old_extents(opened.number)
@@ -188,11 +193,14 @@ def embedded_query(uncounted: ZnodeStore, folder: Path) -> Query:
     block = Block("data/00000001-made-up.avro", 0, 99, 0, 10, 1, 2)
 
     def write(number: int) -> None:
-        opened = rounds.begin(services, BatchRequest("sink", "query", "t", "run", number, str(number)))
+        steps = BatchSteps(EMBEDDED, store, BatchRequest("sink", "query", "t", "run", number, str(number)))
+        planned: list[Round | None] = []
+        run_steps(store, [lambda: rounds.plan(services, steps, planned.append)])
+        (opened,) = planned
         if opened is None:
             raise RuntimeError("the batch was there before")
         opened.write({partition: [block]})
-        opened.decide()
+        run_steps(store, [opened.decide])
         clock.sleep_ms(1_000)
         upkeep.after_writing([partition])
         rounds.forget_old_rounds(store, "sink")

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Final, Protocol
 
 from oncelog.batches import giving_up
 from oncelog.batches.ledger import LedgerKind
 from oncelog.batches.payloads import GivenUp
 from oncelog.batches.rules import BatchRequest, QueryLedger
-from oncelog.batches.steps import BatchSteps, OpenRound, StepRunner
+from oncelog.batches.steps import BatchSteps, OpenRound
+from oncelog.batches.transaction import Step
 from oncelog.errors import CorruptDataError, UsageError
 from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.types import Outcome
@@ -35,31 +37,51 @@ KAFKA_LEDGERS: LedgerKind[KafkaRound] = LedgerKind(
 )
 
 
+class Check(Protocol):
+    """A check of a batch's participants, as old as the step that was derived from it."""
+
+    def ensure_recent(self) -> None:
+        """Called right before the write. If it raises, nothing is decided."""
+
+    def recover(self, problem: Exception) -> bool:
+        """See `Step`."""
+
+
+class _Unchecked:
+    def ensure_recent(self) -> None:
+        pass
+
+    def recover(self, problem: Exception) -> bool:
+        return False
+
+
+UNCHECKED: Final = _Unchecked()
+
+
 class Ledger:
     """The steps of one batch of one driver."""
 
-    def __init__(self, store: ZnodeStore, request: BatchRequest, joined: StepRunner | None = None) -> None:
-        self._store = store
-        self._steps = BatchSteps(KAFKA_LEDGERS, store, request, joined)
+    def __init__(self, store: ZnodeStore, request: BatchRequest) -> None:
+        self.store = store
+        self._steps = BatchSteps(KAFKA_LEDGERS, store, request)
         self.request = request
         self._folder = KAFKA_LEDGERS.path(request.prefix)
 
-    def begin(self, *, lease: int | None, buckets: int | None) -> OpenRound[KafkaRound] | None:
-        """Plan the batch, and abort the previous undecided round in the same step.
+    def plan(
+        self, *, lease: int | None, buckets: int | None, take: Callable[[OpenRound[KafkaRound] | None], None]
+    ) -> Step[OpenRound[KafkaRound] | None]:
+        """The step that plans the batch, and aborts the previous undecided round.
+
+        It raises a RunSupersededError or a BatchRefusedError as batches/rules.py says.
 
         Args:
             lease: of this run's earlier rounds; None to take a new one. A new one is also taken if this is not the
                 newest lease.
             buckets: see `KafkaRound`.
-
-        Returns:
-            The open round; None if the batch was decided before.
-
-        Raises:
-            RunSupersededError, BatchRefusedError: see batches/rules.py.
+            take: takes the open round, or None if the batch was decided before.
         """
         request = self.request
-        began_ms = resolving(lambda: store_now_ms(self._store))
+        began_ms = resolving(lambda: store_now_ms(self.store))
 
         def new_record(number: int, nonce: str, before: KafkaRound | None) -> KafkaRound:
             is_newest = before is not None and before.lease == lease
@@ -74,7 +96,7 @@ class Ledger:
                 began_ms=began_ms,
             )
 
-        return self._steps.begin(new_record)
+        return self._steps.plan(new_record, take)
 
     def reopened(self, number: int, nonce: str) -> OpenRound[KafkaRound]:
         """A round that this run's driver began in another process.
@@ -82,42 +104,42 @@ class Ledger:
         Raises:
             RoundAbortedError: the ledger no longer has the round, so it is over.
         """
-        found = KAFKA_LEDGERS.read_round(self._store, self.request.prefix, number)
+        found = KAFKA_LEDGERS.read_round(self.store, self.request.prefix, number)
         if found is None or found.nonce != nonce:
             raise self._steps.aborted(number)
         return OpenRound(number, found)
 
     def unfinished(self) -> dict[int, KafkaRound]:
         """Decided rounds that may still have commits to send, oldest first."""
-        with self._store.snapshot() as reader:
+        with self.store.snapshot() as reader:
             rounds = KAFKA_LEDGERS.read_rounds(reader, self.request.prefix)
         return {number: found for number, found in rounds.items() if found.is_unfinished}
 
     def remembers(self, number: int, nonce: str) -> bool:
         """Whether the ledger has this attempt; False also if it was forgotten because it was over."""
-        found = KAFKA_LEDGERS.read_round(self._store, self.request.prefix, number)
+        found = KAFKA_LEDGERS.read_round(self.store, self.request.prefix, number)
         return found is not None and found.nonce == nonce
 
     def decide(
         self,
         round_: OpenRound[KafkaRound],
         participants: Sequence[Participant],
-        check: Callable[[], None] = lambda: None,
         written: Extents = NOWHERE,
-    ) -> KafkaRound:
-        """Decide the round, in one write. Afterwards nobody can undo it (I6).
+        check: Check = UNCHECKED,
+        take: Callable[[KafkaRound], None] = lambda _: None,
+    ) -> Step[KafkaRound]:
+        """The step that decides the round, in one write. Afterwards nobody can undo it (I6).
+
+        It raises a RunSupersededError or a RoundAbortedError if a newer driver took over; nothing was decided then.
 
         Args:
             round_: the open round.
             participants: all participants of the batch.
-            check: called right before the write; if it raises, nothing is decided.
             written: where the batch's rows are.
-
-        Returns:
-            The decided round.
+            check: of the participants.
+            take: takes the decided round.
 
         Raises:
-            RunSupersededError, RoundAbortedError: a newer driver took over; nothing was decided.
             UsageError: the batch has more participants, or rows in more partitions, than one decision can name.
         """
         if len(participants) > MAX_PARTICIPANTS:
@@ -129,10 +151,10 @@ class Ledger:
 
         def complete(view: ZnodeView, _: QueryLedger, record: KafkaRound) -> KafkaRound:
             extents.put(view, self._folder, round_.number, record.lease, written)
-            check()
+            check.ensure_recent()
             return kafka_rounds.naming(record, participants)
 
-        return self._steps.decide(round_, complete)
+        return self._steps.decide(round_, complete, take, check.recover)
 
     def abort(self, round_: OpenRound[KafkaRound]) -> bool:
         """Abort the round if it is still open. Returns whether it is aborted now."""
@@ -161,19 +183,15 @@ class Ledger:
         number: int,
         lease: int,
         rewritten: Sequence[Participant],
-        check: Callable[[], None] = lambda: None,
         written: Extents = NOWHERE,
-    ) -> KafkaRound:
-        """Replace lost participants in the decision by rewritten ones, which may be ended only after this.
+        check: Check = UNCHECKED,
+    ) -> Step[KafkaRound]:
+        """The step that replaces lost participants in the decision by rewritten ones, which are ended only after it.
 
-        `check` and `written` are as in `decide`.
+        Its result is the round with its new decision. `written` and `check` are as in `decide`.
 
-        Returns:
-            The round with its new decision.
-
-        Raises:
-            RewriteMismatchError: they contain other rows than were decided; nothing was changed.
-            RunSupersededError, RoundAbortedError: a newer driver took over, or an operator gave the lost ones up.
+        It raises a RewriteMismatchError if they contain other rows than were decided, and a RunSupersededError or a
+        RoundAbortedError if a newer driver took over, or an operator gave the lost ones up; nothing was changed then.
         """
 
         def step(view: ZnodeView) -> KafkaRound:
@@ -183,13 +201,13 @@ class Ledger:
                 return found  # an earlier try of this step succeeded
             if ledger.current_round != lease or found.is_complete:  # a newer lease, or an operator gave them up
                 raise self._steps.aborted(number)
-            check()
+            check.ensure_recent()
             replaced = kafka_rounds.with_rewritten(found, rewritten)
             extents.put(view, self._folder, number, lease, written)
             KAFKA_LEDGERS.put_round(view, self.request.prefix, number, replaced)
             return replaced
 
-        return self._steps.run(step)
+        return Step(step, recover=check.recover)
 
     def check_live(self) -> None:
         """Check that this run may still write.
@@ -207,7 +225,7 @@ class Ledger:
         """Keep the extents of batches few, now and then. `number` is of the newest round, which is over."""
         if number % extents.MERGED_EVERY == 0:
             oldest = min(self.unfinished(), default=number)
-            extents.merge_old(self._store, self._folder, oldest, extents.KEPT)
+            extents.merge_old(self.store, self._folder, oldest, extents.KEPT)
 
 
 def decided_batches(reader: ZnodeReader) -> list[Batch]:

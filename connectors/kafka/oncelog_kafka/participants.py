@@ -19,7 +19,7 @@ LOOK_MS = 10_000
 """How old the check of the participants may be at the decision. If the driver is stopped in between, transactions may
 time out or be aborted. Together with a step on the ledger (TRANSACT_DEADLINE_MS), it is well within the margin."""
 
-LOOKS = 5
+CHECKS = 5
 """How often a driver checks again because too much time passed after a check; then it gives up."""
 
 _ABORTED = frozenset({"PrepareAbort", "CompleteAbort"})
@@ -195,7 +195,7 @@ def margin_ms(timeout_ms: int) -> int:
     return min(MARGIN_MS, timeout_ms // 4)
 
 
-def look_ms(timeout_ms: int) -> int:
+def check_age_ms(timeout_ms: int) -> int:
     """How old a check may be at the decision: at most half of the margin."""
     return min(LOOK_MS, margin_ms(timeout_ms) // 2)
 

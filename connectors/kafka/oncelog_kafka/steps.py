@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from oncelog.batches.attempt import Batch, BatchReport
 from oncelog.batches.offsets import GroupProgress
 from oncelog.batches.rules import BatchRequest
-from oncelog.errors import BatchRefusedError, OncelogError, UsageError
+from oncelog.errors import BatchRefusedError, NotPreparedError, OncelogError
 from oncelog.randomness import random_id
 from oncelog.spark.kit import context
 from oncelog.spark.kit.context import BatchContext
@@ -74,7 +74,7 @@ class _TableJob:
         return self.is_speculative
 
     def run(self, settings: Mapping[str, Any], buckets: int | None) -> NoReturn:
-        raise UsageError("Spark runs the tasks of a table itself, between two steps")
+        raise NotPreparedError("the batch's rows are needed again, and are only available after a restart of the query")
 
 
 class _Asked:

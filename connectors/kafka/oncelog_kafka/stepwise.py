@@ -1,20 +1,20 @@
-"""Writes one batch in two steps, for a driver that cannot run the batch's tasks itself: they run between the steps.
+"""A run of a Kafka sink that lives in two processes: the tasks run between its two steps.
 
-Another process may take the second step. `Held` is all that is passed on; the rest is in the ledger. The tasks run only
-once. If they were needed a second time, the batch fails, and the query's restart runs them.
+`Held` is all that the first step passes on; the rest is in the ledger. The tasks run only once. If their rows are needed
+a second time, the batch fails, and the query's restart runs them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from typing import Any, cast
 
+from oncelog.batches.after_decision import after_decision
 from oncelog.batches.attempt import Batch, BatchReport
-from oncelog.batches.run import BatchDriver
-from oncelog.errors import NotPreparedError
+from oncelog.batches.run import BatchDriver, BatchRun
 from oncelog_kafka.jobs import Job, Written
-from oncelog_kafka.target import KafkaTarget
+from oncelog_kafka.target import KafkaAttempt, KafkaTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +52,16 @@ def plan(target: KafkaTarget, batch: Batch[Job]) -> Planned | BatchReport:
     Raises:
         OncelogError: see `BatchDriver.run`.
     """
-    driver = BatchDriver(target)
-    attempt, report = target.attempt(replace(batch, job=_Unrun(batch.job))), BatchReport(batch.request.batch_id)
-    try:
-        if not driver.begin(attempt, report):
-            return report
-    except _WantedError as wanted:
-        number, lease = attempt.rewriting or (0, 0)
-        return Planned(wanted.settings, wanted.buckets, Held(number, "", lease))
-    with driver.undone_if_it_fails(attempt):
-        return Planned(attempt.plan(), attempt.buckets(), Held(*attempt.held()))
+    run, attempt = _begun(target, batch)
+    if run.plan():
+        with run.undone_if_it_fails():
+            return Planned(attempt.prepare_tasks(), attempt.buckets(), Held(*attempt.held()))
+    with after_decision(batch.request.batch_id):
+        lost = attempt.end()
+        if lost is None:
+            attempt.finish()
+            return run.report
+    return Planned(lost.settings, lost.buckets, Held(lost.decided.number, "", lost.lease))
 
 
 def complete(target: KafkaTarget, batch: Batch[Job], held: Held, written: Written, job_ms: int) -> BatchReport:
@@ -76,19 +76,19 @@ def complete(target: KafkaTarget, batch: Batch[Job], held: Held, written: Writte
     Raises:
         OncelogError: see `BatchDriver.run`. A lost participant is written again after a restart of the query.
     """
-    driver = BatchDriver(target)
-    attempt = target.attempt(replace(batch, job=_Over(batch.job)))
-    report = BatchReport(batch.request.batch_id, write_ms=job_ms)
+    run, attempt = _begun(target, batch)
+    run.report.write_ms = job_ms
     if held.rewriting is not None:
         attempt.rewrote(held.number, held.rewriting, written, job_ms)
-        driver.begin(attempt, report)
-        report.rewritten = len(written.participants)
-        return report
+        run.plan()
+        run.complete_replay()
+        run.report.rewritten = len(written.participants)
+        return run.report
     attempt.resume(held.number, held.nonce, job_ms)
-    with driver.undone_if_it_fails(attempt):
-        attempt.wrote(written, report)
-    driver.complete(attempt, report)
-    return report
+    with run.undone_if_it_fails():
+        attempt.wrote(written, run.report)
+    run.complete()
+    return run.report
 
 
 def abort(target: KafkaTarget, batch: Batch[Job], held: Held) -> None:
@@ -99,33 +99,6 @@ def abort(target: KafkaTarget, batch: Batch[Job], held: Held) -> None:
         attempt.abort()
 
 
-class _WantedError(BaseException):
-    """The tasks must run, to write lost participants again. No failure, so nothing on its way may report it as one."""
-
-    def __init__(self, settings: Mapping[str, Any], buckets: int | None) -> None:
-        super().__init__()
-        self.settings = settings
-        self.buckets = buckets
-
-
-class _Between:
-    """A job that runs between the steps."""
-
-    def __init__(self, job: Job) -> None:
-        self._job = job
-
-    def parallelism(self) -> int:
-        return self._job.parallelism()
-
-    def speculates(self) -> bool:
-        return self._job.speculates()
-
-
-class _Unrun(_Between):
-    def run(self, settings: Mapping[str, Any], buckets: int | None) -> NoReturn:
-        raise _WantedError(settings, buckets)
-
-
-class _Over(_Between):
-    def run(self, settings: Mapping[str, Any], buckets: int | None) -> NoReturn:
-        raise NotPreparedError("the batch's rows are needed again, and are only available after a restart of the query")
+def _begun(target: KafkaTarget, batch: Batch[Job]) -> tuple[BatchRun, KafkaAttempt]:
+    run = BatchDriver(target).attempt(batch)
+    return run, cast(KafkaAttempt, run.parts[0].attempt)

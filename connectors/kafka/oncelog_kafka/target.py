@@ -26,9 +26,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from oncelog.batches.attempt import Batch, BatchReport
 from oncelog.batches.steps import OpenRound
+from oncelog.batches.transaction import Step, run_steps
 from oncelog.crash_points import reach
 from oncelog.errors import (
     InvalidTransactionTimeoutError,
@@ -48,8 +50,8 @@ from oncelog_kafka.group_check import check_group
 from oncelog_kafka.jobs import Job, TaskSettings, Written
 from oncelog_kafka.kafka_rounds import KafkaRound
 from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
-from oncelog_kafka.looks import Look
 from oncelog_kafka.options import OnTimedOut, SinkOptions, with_batch_size
+from oncelog_kafka.participant_check import ParticipantCheck
 from oncelog_kafka.participants import (
     ONGOING,
     Handover,
@@ -77,6 +79,22 @@ class Lease:
 
     number: int
     handovers: Mapping[int, Handover] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LostPart:
+    """Participants of a decided round that the brokers aborted, and what the tasks need that write them again.
+
+    Attributes:
+        lease: under which they are written.
+        settings, buckets: see `Job.run`.
+    """
+
+    decided: DecidedRound
+    participants: tuple[Participant, ...]
+    lease: int
+    settings: TaskSettings
+    buckets: int
 
 
 class KafkaTarget:
@@ -139,52 +157,59 @@ class KafkaTarget:
 
 
 class KafkaAttempt:
-    """One round of the ledger; see `Attempt`.
-
-    Attributes:
-        rewriting: the decided round whose lost participants are being written again, and the lease for that; or None.
-    """
+    """One round of the ledger; see `Attempt`."""
 
     def __init__(self, target: KafkaTarget, batch: Batch[Job]) -> None:
         self._target = target
         self._brokers = target.brokers
         self._options = target.options
-        self._ledger = Ledger(target.store, batch.request, batch.joined)
+        self._ledger = Ledger(target.store, batch.request)
         self._batch = batch
         self._request = batch.request
         self._progress = batch.progress if batch.progress is not None and batch.progress.end else None
         self._opened: OpenRound[KafkaRound] | None = None
         self._began = target.now()
         self._written = Written((), is_retried=False)
-        self._decided: tuple[DecidedRound, dict[str, Transaction]] | None = None
+        self._decided: DecidedRound | None = None
         self._lease: Lease | None = None  # that of the batch before, if this one goes on with it
         self._handovers: Mapping[int, Handover] = {}  # to the next batch
         self._may_have_zombies = True
-        self._look = Look(target.brokers, target.now, target.timeout_ms, batch.request)
-        self.rewriting: tuple[int, int] | None = None
+        self._check = ParticipantCheck(target.brokers, target.now, target.timeout_ms, batch.request)
 
     # The phases
 
-    def begin(self) -> bool:
-        lease = self._target.take_lease(self._request.run_id)
+    @property
+    def is_open(self) -> bool:
+        return self._opened is not None
+
+    def plan(self) -> Step[OpenRound[KafkaRound] | None]:
+        lease = self._last_lease
         if lease is None:
             history.check(self._brokers, self._target.store, self._request)
-        self._opened = self._ledger.begin(lease=None if lease is None else lease.number, buckets=self.buckets())
-        if self._opened is not None and lease is not None and self._opened.record.lease == lease.number:
-            self._lease = lease
-        return self._opened is not None
+
+        def take(opened: OpenRound[KafkaRound] | None) -> None:
+            self._opened = opened
+            if opened is not None and lease is not None and opened.record.lease == lease.number:
+                self._lease = lease
+
+        number = None if lease is None else lease.number
+        return self._ledger.plan(lease=number, buckets=self.buckets(), take=take)
+
+    @cached_property
+    def _last_lease(self) -> Lease | None:
+        return self._target.take_lease(self._request.run_id)
 
     def kept_alive(self) -> AbstractContextManager[None]:
         """Nothing to do: the brokers time transactions out, whatever the driver does."""
         return nullcontext()
 
     def write(self, report: BatchReport) -> None:
-        settings = self.plan()
+        settings = self.prepare_tasks()
         with self._or_superseded():
             written = self._batch.job.run(settings, self.buckets())
         self.wrote(written, report)
 
-    def plan(self) -> TaskSettings:
+    def prepare_tasks(self) -> TaskSettings:
         """Do everything that comes before the tasks, and return what they need to know."""
         opened, record = self._round, self._round.record
         self._target.check_topic()  # a producer would look for it for as long as delivery.timeout.ms
@@ -211,29 +236,37 @@ class KafkaAttempt:
         self._fence(losers)
         report.aborted = len(losers)
 
-    def decide(self, report: BatchReport) -> None:
+    def decide(self, report: BatchReport) -> Step[KafkaRound]:
         opened, written = self._round, self._written
+
+        def take(record: KafkaRound) -> None:
+            self._decided = DecidedRound(self._request.prefix, opened.number, record)
+
         with self._or_superseded():
-            record, found = self._look.decide(
-                written,
-                self._began,
-                lambda check: self._ledger.decide(opened, written.participants, check, written.extents),
-            )
-        self._decided = DecidedRound(self._request.prefix, opened.number, record), found
+            self._check.run(written, self._began)
+        return self._ledger.decide(opened, written.participants, written.extents, self._check, take)
 
     def commit(self, report: BatchReport) -> None:
-        if self._decided is None:  # a replay
-            for one in self._unfinished():
-                if self._is_at_hand(one):
-                    report.rewritten = self._finish(one, may_rewrite=True)
-                else:  # of a later batch: what it may have lost, its own replay writes again, or tells
-                    finish(self._brokers, self._target.store, one)
-            return
-        decided, found = self._decided
-        known = found if self._look.is_recent() else None
-        report.rewritten = self._finish(decided, may_rewrite=True, found=known)
-        were_there = self._written.is_retried or report.aborted or report.rewritten
-        self._may_have_zombies = bool(were_there or self._batch.job.speculates())
+        lost = self.end()
+        if lost is not None:
+            self._write_again(lost)
+            report.rewritten = len(lost.participants)
+        if self._decided is not None:
+            were_there = self._written.is_retried or report.aborted or report.rewritten
+            self._may_have_zombies = bool(were_there or self._batch.job.speculates())
+
+    def end(self) -> LostPart | None:
+        """Send the commits of what is decided. Returns what the tasks must write again before the batch is complete."""
+        if self._decided is not None:
+            found = self._check.found if self._check.is_recent() else None
+            return self._end(self._decided, found)
+        lost = None
+        for one in self._unfinished():  # a replay
+            if self._is_at_hand(one):
+                lost = self._end(one)
+            else:  # of a later batch: if it lost something, its own replay writes that again, or reports it
+                finish(self._brokers, self._target.store, one)
+        return lost
 
     def abort(self) -> None:
         """Abort the round and what its tasks left open; do nothing if it was decided."""
@@ -246,6 +279,9 @@ class KafkaAttempt:
             self._ledger.merge_old_extents(self._opened.number)
             if not self._may_have_zombies:
                 self._target.keep_lease(self._request.run_id, Lease(self._opened.record.lease, self._handovers))
+
+    def close(self) -> None:
+        """Nothing to do: the connections belong to the target."""
 
     # In two steps (stepwise.py): the tasks run between them, and another process may take the second step
 
@@ -308,7 +344,9 @@ class KafkaAttempt:
     def _recover(self, lease: int) -> None:
         """After a new lease is recorded: finish what was decided, then fence what was not."""
         for decided in self._unfinished():
-            self._finish(decided, may_rewrite=False)
+            ends = finish(self._brokers, self._target.store, decided)
+            if ends.lost:
+                raise self._lost(decided, ends.lost)
         reach(KafkaCrashPoint.FENCE)
         self._fence_old(lease)
 
@@ -316,50 +354,46 @@ class KafkaAttempt:
         prefix = self._request.prefix
         return [DecidedRound(prefix, number, record) for number, record in self._ledger.unfinished().items()]
 
-    def _finish(
-        self, decided: DecidedRound, *, may_rewrite: bool, found: Mapping[str, Transaction] | None = None
-    ) -> int:
-        """Send a decided round's commits. Returns how many participants had to be rewritten."""
+    def _end(self, decided: DecidedRound, found: Mapping[str, Transaction] | None = None) -> LostPart | None:
+        """Send a decided round's commits. If some participants are lost, prepare the tasks that write them again."""
         ends = finish(self._brokers, self._target.store, decided, found)
         self._handovers = ends.handovers
-        lost = ends.lost
-        if not lost:
-            return 0
-        if not may_rewrite or self._options.on_timed_out is not OnTimedOut.REWRITE or decided.record.buckets is None:
-            raise self._lost(decided, lost)
+        if not ends.lost:
+            return None
+        number, record, buckets = decided.number, decided.record, decided.record.buckets
+        if self._options.on_timed_out is not OnTimedOut.REWRITE or buckets is None:
+            raise self._lost(decided, ends.lost)
+        lease = self._ledger.record_lost(number, [participant.transactional_id for participant in ends.lost])
+        reach(KafkaCrashPoint.LOST)
+        self._fence_old(lease)
+        only = tuple(sorted(participant.partition for participant in ends.lost))
+        settings = self._settings(number, lease, record.nonce, is_hashed=True, only=only)
+        return LostPart(decided, tuple(ends.lost), lease, settings, buckets)
+
+    def _write_again(self, lost: LostPart) -> None:
+        """Write lost participants again, from Spark's replay, put them into the decision, and send their commits."""
+        decided, began = lost.decided, self._target.now()
         try:
-            rewritten = replace(decided, record=self._rewrite(decided, lost))
+            written = self._batch.job.run(lost.settings, lost.buckets)
+            rewritten = replace(decided, record=self._replace_lost(decided.number, lost.lease, written, began))
         except (NotPreparedError, RoundAbortedError) as problem:
             self._ledger.check_live()  # if a newer driver fenced the tasks, raise that
-            raise self._lost(decided, lost) from problem
+            raise self._lost(decided, lost.participants) from problem
         lost_again = finish(self._brokers, self._target.store, rewritten).lost
         if lost_again:
             raise self._lost(rewritten, lost_again)
-        return len(lost)
-
-    def _rewrite(self, decided: DecidedRound, lost: Sequence[Participant]) -> KafkaRound:
-        """Write the lost participants again, from Spark's replay, and put them into the decision."""
-        number, record = decided.number, decided.record
-        lease = self._ledger.record_lost(number, [participant.transactional_id for participant in lost])
-        reach(KafkaCrashPoint.LOST)
-        self._fence_old(lease)
-        only = tuple(sorted(participant.partition for participant in lost))
-        self.rewriting = number, lease
-        began = self._target.now()
-        settings = self._settings(number, lease, record.nonce, is_hashed=record.buckets is not None, only=only)
-        written = self._batch.job.run(settings, record.buckets)
-        return self._replace_lost(number, lease, written, began)
 
     def _replace_lost(self, number: int, lease: int, written: Written, began: Instant) -> KafkaRound:
         reach(KafkaCrashPoint.REWRITTEN)
         self._fence(find_losers(self._request.prefix, lease, written.participants, self._open_transactions()))
-        replaced, _ = self._look.decide(
-            written,
-            began,
-            lambda check: self._ledger.replace_lost(number, lease, written.participants, check, written.extents),
-        )
+
+        def derive() -> Step[KafkaRound]:
+            self._check.run(written, began)
+            return self._ledger.replace_lost(number, lease, written.participants, written.extents, self._check)
+
+        (replaced,) = run_steps(self._target.store, [derive])
         reach(KafkaCrashPoint.REPLACED)
-        return replaced
+        return replaced  # type: ignore[no-any-return]
 
     def _lost(self, decided: DecidedRound, lost: Sequence[Participant]) -> ParticipantLostError:
         if decided.record.buckets is None or not self._is_at_hand(decided):

@@ -19,6 +19,7 @@ from oncelog.cli import main
 from oncelog.ports import ZnodeStore
 from oncelog_kafka import ledger, ledger_store
 from reads import EARLIEST, Source, create_again
+from tests.support.connectors.kafka_ledger import Ledger
 from tests.support.connectors.kafka_sink import options, values
 from tests.support.log.checkpoints import QUERY, HandmadeCheckpoint, opened_round
 from tests.support.log.logs import TOPIC
@@ -193,7 +194,7 @@ def test_a_ledger_that_is_copied_too_is_looked_for_in_the_other_cluster(
 def decide(store: ZnodeStore, made: HandmadeCheckpoint, batch_id: int) -> None:
     """Have a sink of the checkpoint's query decide a batch, and complete it."""
     fingerprint = made.fingerprint(batch_id)
-    asked = ledger.Ledger(store, BatchRequest("copies", QUERY, "sink", "run-1", batch_id, fingerprint))
+    asked = Ledger(store, BatchRequest("copies", QUERY, "sink", "run-1", batch_id, fingerprint))
     opened = asked.begin(lease=None, buckets=1)
     assert opened is not None
     asked.decide(opened, [], written={})

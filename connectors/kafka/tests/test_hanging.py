@@ -23,9 +23,9 @@ from oncelog_kafka.brokers import Brokers, KafkaProducers, partitions
 from oncelog_kafka.brokers import producers as asking
 from oncelog_kafka.crash_points import RepairCrashPoint
 from oncelog_kafka.hanging import Hang, Verdict
-from oncelog_kafka.ledger import Ledger
 from oncelog_kafka.participants import Participant
 from planted_hangs import HOUR_MS, RELEASES, LaterClock, World, avro_rows, unguarded_broker, world_on
+from tests.support.connectors.kafka_ledger import Ledger
 from tests.support.harness.variants import variants
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, fresh_name, send

@@ -16,12 +16,12 @@ from oncelog.batches.rules import BatchRequest
 from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_kafka.brokers import KafkaRequests
 from oncelog_kafka.finishing import DecidedRound, finish
-from oncelog_kafka.ledger import Ledger
 from oncelog_kafka.participants import Participant, token_group
 from oncelog_kafka.patience import PatientBrokers
 from oncelog_kafka.ports import CommittedOffset
 from oncelog_kafka.tokens import TokenText
 from raw_producer import RawProducer
+from tests.support.connectors.kafka_ledger import Ledger
 from tests.support.connectors.kafka_sink import values
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, fresh_name

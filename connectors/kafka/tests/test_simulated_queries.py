@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oncelog_kafka import end_txn, extents, finishing, inspection, ledger, looks, partition_checks, target
+from oncelog_kafka import end_txn, extents, finishing, inspection, ledger, participant_check, partition_checks, target
 from oncelog_kafka.end_txn import Next, Token
 from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
 from oncelog_kafka.participants import Participant
@@ -152,7 +152,7 @@ def _with_a_recovery_that_finishes_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def _with_a_decision_without_a_look(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(looks, "find_unprepared", lambda *arguments: {})
+    patch.setattr(participant_check, "find_unprepared", lambda *arguments: {})
 
 
 def _with_partitions_that_nobody_asks(patch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
-from oncelog.batches.together import TogetherAttempt
+from oncelog.batches import run as batch_run
+from oncelog.batches.transaction import run_steps
+from oncelog.ports import ZnodeStore
 from oncelog_kafka.target import KafkaAttempt
 from simulation.kafka.together import run
 from simulation.runner import Report, run_seeds
@@ -59,12 +61,10 @@ def test_a_seed_that_failed_once_fails_no_more(seed: int) -> None:
 
 
 def _with_a_decision_for_each_target(patch: pytest.MonkeyPatch) -> None:
-    def decide(self: TogetherAttempt, report: Any) -> None:
-        for number, part in enumerate(self.parts):
-            if part.is_open:
-                self._joined.run({number: partial(part.attempt.decide, part.report)})
+    def one_by_one(store: ZnodeStore, derivations: Iterable[Callable[[], Any]]) -> list[Any]:
+        return [result for derive in derivations for result in run_steps(store, [derive])]
 
-    patch.setattr(TogetherAttempt, "decide", decide)
+    patch.setattr(batch_run, "run_steps", one_by_one)
 
 
 def _with_commits_before_the_decision(patch: pytest.MonkeyPatch) -> None:

@@ -23,9 +23,9 @@ from oncelog_kafka import options as sink_options
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.data_plane import SparkJob
 from oncelog_kafka.finishing import DecidedRound, finish
-from oncelog_kafka.ledger import Ledger
 from oncelog_kafka.participants import Participant
 from oncelog_kafka.target import KafkaTarget
+from tests.support.connectors.kafka_ledger import Ledger
 from tests.support.connectors.kafka_sink import numbered, prepare, rows, values
 from tests.support.servers.kafka import KafkaBroker, Transaction, fresh_name, send
 

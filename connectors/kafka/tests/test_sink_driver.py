@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from driven_batches import FIRST, REWRITE, SECOND, SHORT_MS, World, progress, time_out_behind_the_decision
 from oncelog import metadata
-from oncelog.batches.attempt import Batch, BatchReport
+from oncelog.batches.attempt import Batch
 from oncelog.batches.offsets import GroupProgress
 from oncelog.batches.rules import BatchRequest
 from oncelog.batches.run import BatchDriver
@@ -313,15 +313,16 @@ def test_under_rewrite_a_batch_that_timed_out_is_written_again_once(world: World
 def test_a_late_replay_leaves_what_a_later_batch_lost_to_that_ones_replay(world: World) -> None:
     """A driver that stood still since it read the ledger, while others wrote the next batch."""
     world.run(0, FIRST, **REWRITE)
-    late = world.target(**REWRITE).attempt(Batch(world.request(0, "run-2"), SparkJob(rows(world.spark, FIRST))))
-    assert not late.begin()
+    job = SparkJob(rows(world.spark, FIRST))
+    late = BatchDriver(world.target(**REWRITE)).attempt(Batch(world.request(0, "run-2"), job))
+    assert not late.plan()
     with at(CrashPoint.ROUND_DECIDED, stop), pytest.raises(StoppedOnPurposeError):
         world.run(1, SECOND, run="run-3", transactionTimeoutMs=SHORT_MS, **REWRITE)
     world.wait_for_time_out()
 
-    late.commit(report := BatchReport(0))
+    late.complete_replay()
 
-    assert report.rewritten == 0
+    assert late.report.rewritten == 0
     assert world.run(1, SECOND, run="run-4", **REWRITE).rewritten > 0
     assert world.values() == [*FIRST, *SECOND]
 

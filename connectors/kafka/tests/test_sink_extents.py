@@ -16,8 +16,9 @@ from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog_kafka import batch_writes, extents, ledger
 from oncelog_kafka.extents import MAX_PARTITIONS, MERGED_EVERY, Batch, Extent, merge_old, merged
 from oncelog_kafka.kafka_rounds import KafkaRound
-from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger, decided_batches
+from oncelog_kafka.ledger import KAFKA_LEDGERS, decided_batches
 from oncelog_kafka.participants import Participant
+from tests.support.connectors.kafka_ledger import Ledger
 
 PREFIX = "copier"
 FOLDER = KAFKA_LEDGERS.path(PREFIX)

@@ -22,9 +22,10 @@ from oncelog_kafka import ledger
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.errors import BrokerAccessError, ParticipantLostError
 from oncelog_kafka.finishing import DecidedRound, finish
-from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
+from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.participants import Participant, ProducerIdAndEpoch, token_group
 from oncelog_kafka.ports import Ended, Unstable
+from tests.support.connectors.kafka_ledger import Ledger
 from tests.support.connectors.kafka_sink import BATCH_ID, committed, numbered, prepare, rows, values
 from tests.support.harness.variants import variants
 from tests.support.harness.waiting import until

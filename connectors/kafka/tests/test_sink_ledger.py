@@ -31,8 +31,9 @@ from oncelog_kafka import extents, ledger, repair
 from oncelog_kafka.errors import RewriteMismatchError
 from oncelog_kafka.extents import Extent
 from oncelog_kafka.kafka_rounds import MAX_PARTICIPANTS, KafkaRound
-from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
+from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.participants import Participant
+from tests.support.connectors.kafka_ledger import Ledger
 from tests.support.log.counted import CountedStore
 from tests.support.log.logs import LogWorld
 
@@ -139,21 +140,26 @@ def test_deciding_twice_is_deciding_once(store: ZnodeStore) -> None:
 
 
 def test_a_decision_whose_last_check_fails_is_none(store: ZnodeStore) -> None:
-    def refuse() -> None:
-        raise TimeoutError
+    class Refusing:
+        def ensure_recent(self) -> None:
+            raise TimeoutError
 
+        def recover(self, problem: Exception) -> bool:
+            return False
+
+    refuse = Refusing()
     asked = Ledger(store, request())
     opened = begin(store, request(), buckets=1)
 
     with pytest.raises(TimeoutError):
-        asked.decide(opened, [participant(0)], refuse)
+        asked.decide(opened, [participant(0)], check=refuse)
     assert record(store, opened.number).outcome is Outcome.OPEN
     decided = asked.decide(opened, [participant(0)])
-    assert asked.decide(opened, [participant(0)], refuse) == decided  # nothing is left to be refused
+    assert asked.decide(opened, [participant(0)], check=refuse) == decided  # nothing is left to be refused
 
     lease = asked.record_lost(opened.number, ["copier-0-1.0.0"])
     with pytest.raises(TimeoutError):
-        asked.replace_lost(opened.number, lease, [participant(0, lease=lease)], refuse)
+        asked.replace_lost(opened.number, lease, [participant(0, lease=lease)], check=refuse)
     assert record(store, opened.number).lost
     assert asked.replace_lost(opened.number, lease, [participant(0, lease=lease)]) == record(store, opened.number)
 

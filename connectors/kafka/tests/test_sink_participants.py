@@ -13,10 +13,10 @@ from oncelog_kafka.participants import (
     ParticipantId,
     Transaction,
     by_time_left,
+    check_age_ms,
     find_losers,
     find_old,
     find_unprepared,
-    look_ms,
     margin_ms,
     of_prefix,
 )
@@ -98,7 +98,7 @@ def test_a_short_time_out_has_a_margin_of_a_quarter(timeout_ms: int, margin: int
 
 @pytest.mark.parametrize(("timeout_ms", "most"), [(900_000, 10_000), (160_000, 10_000), (60_000, 7_500), (4, 0)])
 def test_a_look_is_believed_for_ten_seconds_or_half_of_a_short_margin(timeout_ms: int, most: int) -> None:
-    assert look_ms(timeout_ms) == most
+    assert check_age_ms(timeout_ms) == most
 
 
 def test_of_two_clocks_the_one_that_says_more_is_believed() -> None:

@@ -47,22 +47,8 @@ class PostgresAttempt(ReceiptsAttempt[Job]):
         self._rows = BatchPlace(target.options, batch.request.prefix, batch.shared)
         super().__init__(target.store, target.ledgers, self._rows, batch)
 
-    def begin(self) -> bool:
-        try:
-            return super().begin()
-        except BaseException:
-            self._rows.close()
-            raise
-
     def prepare(self, report: BatchReport) -> None:
         self._rows.prepare(self._written.names)
-
-    def commit(self, report: BatchReport) -> None:
-        try:
-            super().commit(report)
-        except BaseException:
-            self._rows.close()
-            raise
 
     def staged(self) -> Sequence[str]:
         return self._rows.attempts()
@@ -71,17 +57,10 @@ class PostgresAttempt(ReceiptsAttempt[Job]):
         try:
             return super().complete()
         finally:
-            self._rows.close()
+            self.close()
 
-    def abort(self) -> None:
-        try:
-            super().abort()
-        finally:
-            self._rows.close()
-
-    def finish(self) -> None:
+    def close(self) -> None:
         self._rows.close()
-        super().finish()
 
     def has_history(self) -> bool:
         asked, database, schema = self._batch.request, self._rows.database, self._target.options.address.schema

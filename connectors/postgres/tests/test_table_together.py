@@ -11,7 +11,6 @@ import pytest
 from oncelog.batches.attempt import Batch, BatchReport
 from oncelog.batches.rules import BatchRequest
 from oncelog.batches.run import BatchDriver
-from oncelog.batches.together import TogetherTarget
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import InvalidRecordError, NotPreparedError
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
@@ -54,7 +53,7 @@ class Both:
             for number in range(len(targets))
         ]
         batches = [Batch(request, job) for request, job in zip(asked, jobs, strict=True)]
-        return BatchDriver(TogetherTarget(targets)).run(Batch(asked[0], batches))
+        return BatchDriver(*targets).run(*batches)
 
 
 @pytest.fixture

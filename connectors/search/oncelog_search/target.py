@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from oncelog.batches.attempt import Batch, BatchReport
+from oncelog.batches.transaction import Step
 from oncelog.errors import RunSupersededError
 from oncelog.ports import Clock, ZnodeStore, ZnodeView
 from oncelog.spark.kit.staging import StagingAttempt
@@ -47,10 +49,9 @@ class SearchAttempt(StagingAttempt[Job]):
         self._index = IndexPlace(target.options, target.server, asked.prefix, asked.batch_id, batch.job)
         super().__init__(target.store, target.ledgers, self._index, batch)
 
-    def begin(self) -> bool:
-        is_open = super().begin()
+    def plan(self) -> Step[Any]:
         self._index.restate = self._restate
-        return is_open
+        return super().plan()
 
     def write(self, report: BatchReport) -> None:
         self._index.last_version = self._last_version()

@@ -2,7 +2,7 @@
 
 An attempt at a batch goes through these phases in order. If it is killed after a phase, a restart does the following:
 
-    begin    the ledger has an open round                → abort it and start over
+    plan     the ledger has an open round                → abort it and start over
     write    the tasks' rows are durable, not visible    → the same
     prepare  all of it can be committed                  → the same
     decide   the decision is in the ledger, in one write → commit, without writing rows
@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from oncelog.batches.offsets import GroupProgress
 from oncelog.batches.rules import BatchRequest
-from oncelog.batches.steps import StepRunner
+from oncelog.batches.transaction import Step
 from oncelog.ports import Clock, ZnodeStore
 
 J = TypeVar("J")
@@ -33,7 +33,6 @@ class Batch(Generic[J]):
         progress: source offsets to commit to a consumer group with the batch; None if the sink has no group.
         is_repeatable: whether the job may run a second time if others (a time-out, an operator) aborted the first
             attempt before its decision.
-        joined: for `BatchSteps`, if the batch is begun and decided together with those of other sinks.
         shared: what the attempts of these sinks share, each kind of target under a key of its own; None if the sink
             writes alone.
     """
@@ -42,7 +41,6 @@ class Batch(Generic[J]):
     job: J
     progress: GroupProgress[Any] | None = None
     is_repeatable: bool = False
-    joined: StepRunner | None = None
     shared: dict[Any, Any] | None = None
 
 
@@ -75,16 +73,21 @@ class BatchReport:
 
 
 class Attempt(Protocol):
-    """One attempt at a batch. The driver calls each phase once, and `abort` if a phase fails.
+    """One attempt at a batch. The driver goes through the phases in order, and calls `abort` if one fails.
 
-    Each phase adds its counts to the report.
+    `plan` and `decide` return a step for the driver to run, in one transaction with those of other sinks. They are
+    called again if the transaction fails and a sink can recover. The other phases are called once. Each phase adds its
+    counts to the report.
     """
 
-    def begin(self) -> bool:
-        """Plan the batch in the ledger. False: it was decided before, and only `commit` and `finish` follow.
+    @property
+    def is_open(self) -> bool:
+        """Whether the batch is planned and was not decided before; otherwise only `commit` and `finish` follow."""
 
-        Raises:
-            RunSupersededError, BatchRefusedError: see batches/rules.py.
+    def plan(self) -> Step[Any] | None:
+        """The step that plans the batch in the ledger; None if the one that decides does that, too.
+
+        The step raises a RunSupersededError or a BatchRefusedError as batches/rules.py says.
         """
 
     def kept_alive(self) -> AbstractContextManager[None]:
@@ -96,12 +99,13 @@ class Attempt(Protocol):
     def prepare(self, report: BatchReport) -> None:
         """Make sure that the winning tasks' rows can be committed, and that nothing else ever can."""
 
-    def decide(self, report: BatchReport) -> None:
-        """Record the decision to commit, in one write to the ledger.
+    def decide(self, report: BatchReport) -> Step[Any]:
+        """The step that records the decision to commit, in one write to the ledger.
+
+        The step raises a RunSupersededError or a RoundAbortedError if another driver took over; nothing was decided.
 
         Raises:
             NotPreparedError: something cannot be committed; nothing was decided.
-            RunSupersededError, RoundAbortedError: somebody else took over; nothing was decided.
         """
 
     def commit(self, report: BatchReport) -> None:
@@ -112,6 +116,9 @@ class Attempt(Protocol):
 
     def finish(self) -> None:
         """The batch is done: remove what earlier batches no longer need."""
+
+    def close(self) -> None:
+        """Release the connections of the attempt. Called last, however the attempt ended."""
 
 
 class Target(Protocol[J]):

@@ -19,6 +19,7 @@ from oncelog.batches.giving_up import note_shown
 from oncelog.batches.ledger import LedgerKind
 from oncelog.batches.rules import QueryLedger
 from oncelog.batches.steps import BatchSteps, OpenRound
+from oncelog.batches.transaction import Step
 from oncelog.errors import BatchRefusedError, CorruptDataError, OncelogError, ensure
 from oncelog.ports import ZnodeStore, ZnodeView
 from oncelog.types import Outcome
@@ -165,7 +166,7 @@ class ReceiptsAttempt(Generic[J]):
     def __init__(self, store: ZnodeStore, ledgers: LedgerKind[ReceiptsRound], place: Place[J], batch: Batch[J]) -> None:
         self._place = place
         self._batch = batch
-        self._steps = BatchSteps(ledgers, store, batch.request, batch.joined)
+        self._steps = BatchSteps(ledgers, store, batch.request)
         self._opened: OpenRound[ReceiptsRound] | None = None
         self._written = Receipts((), 0)
 
@@ -191,15 +192,21 @@ class ReceiptsAttempt(Generic[J]):
         """The attempts of this prefix that the place has invisible pieces of; none if it cannot tell."""
         return ()
 
-    def begin(self) -> bool:
+    @property
+    def is_open(self) -> bool:
+        return self._opened is not None
+
+    def plan(self) -> Step[Any]:
         asked = self._batch.request
         self._check_ledger()
 
         def new_record(_: int, nonce: str, __: ReceiptsRound | None) -> ReceiptsRound:
             return ReceiptsRound(Outcome.OPEN, asked.batch_id, asked.fingerprint, asked.run_id, nonce)
 
-        self._opened = self._steps.begin(new_record, self.check_plan)
-        return self._opened is not None
+        def take(opened: OpenRound[ReceiptsRound] | None) -> None:
+            self._opened = opened
+
+        return self._steps.plan(new_record, take, self.check_plan)
 
     def kept_alive(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -212,8 +219,8 @@ class ReceiptsAttempt(Generic[J]):
     def prepare(self, report: BatchReport) -> None:
         """Nothing to do: the pieces are complete."""
 
-    def decide(self, report: BatchReport) -> None:
-        self._steps.decide(self._round, lambda _, __, record: replace(record, names=self._written.names))
+    def decide(self, report: BatchReport) -> Step[Any]:
+        return self._steps.decide(self._round, lambda _, __, record: replace(record, names=self._written.names))
 
     def commit(self, report: BatchReport) -> None:
         self._carry_out()
@@ -225,11 +232,14 @@ class ReceiptsAttempt(Generic[J]):
     def finish(self) -> None:
         self._steps.forget(lambda record: record.is_over)
 
+    def close(self) -> None:
+        """Nothing to do: the attempt has no connection of its own."""
+
     def complete(self) -> tuple[list[ReceiptsRound], int]:
         """Do what a restart of the query would do first: show what is decided, and remove what aborted rounds left.
 
         Also remove what tasks of dead drivers wrote so late that the ledger has forgotten their rounds. Anybody may do
-        this, at any time, without `begin`.
+        this, at any time, without `plan`.
 
         Returns:
             The rounds that were not over, and the number of forgotten ones that had left something.

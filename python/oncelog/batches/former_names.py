@@ -11,8 +11,8 @@ many, and a step conflicts with every change of a znode that it reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from oncelog.batches import rules
 from oncelog.batches.ledger import LedgerKind
@@ -22,8 +22,6 @@ from oncelog.ports import ZnodeStore, ZnodeView
 from oncelog.znodes import paths
 from oncelog.znodes.walking import paths_below
 
-T = TypeVar("T")
-
 LEDGERS_PER_READ = 500
 """Bounds the size of a reply from the store."""
 
@@ -31,16 +29,8 @@ QueryIds = Mapping[str, str]
 """The query of each ledger, by the path of its znode. It may be outdated: missing ledgers are read in the step."""
 
 
-class QueryIdsNeeded(Exception):  # noqa: N818 - a request to `planning`; users never see it
-    """A step is the first of its run, and needs to know the other ledgers."""
-
-
-def planning(store: ZnodeStore, kind: LedgerKind[Any], plan: Callable[[QueryIds | None], T]) -> T:
-    """Run `plan`; if it is the first step of its run, run it again with the queries of all ledgers of the kind."""
-    try:
-        return plan(None)
-    except QueryIdsNeeded:
-        return plan(_query_ids(store, kind.root))
+class OtherLedgersUnknownError(Exception):
+    """A step plans the first batch of its run, and was derived without `read_query_ids`. Users never see it."""
 
 
 def supersede(
@@ -56,25 +46,27 @@ def supersede(
     Args:
         request: the batch, which is not in the sink's ledger.
         stored, planned: the sink's ledger before and after this step.
-        query_ids: see `planning`.
+        query_ids: from `read_query_ids`; None if nobody has read them yet.
 
     Yields:
         prefix and number of the rounds to abort in the same step if they are open.
 
     Raises:
         BatchRefusedError: see `rules.former_names`.
+        OtherLedgersUnknownError: the run is new to the ledger, and `query_ids` is None.
     """
     if stored is not None and stored.run_id == request.run_id:
         return
     if query_ids is None:
-        raise QueryIdsNeeded
+        raise OtherLedgersUnknownError
     others = dict(_others(view, kind, request, query_ids))
     for prefix, superseded in rules.former_names(planned, request, others).items():
         kind.put(view, prefix, superseded)
         yield prefix, superseded.current_round
 
 
-def _query_ids(store: ZnodeStore, root: str) -> QueryIds:
+def read_query_ids(store: ZnodeStore, root: str) -> QueryIds:
+    """The query of each ledger of a kind."""
     store.sync()
     ledgers = paths_below(store, root)
     found: dict[str, str] = {}

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Generic, Protocol, TypeVar
+from functools import cached_property
+from typing import Generic, TypeVar
 
 from oncelog.batches import former_names, rules
-from oncelog.batches.former_names import QueryIds
+from oncelog.batches.former_names import OtherLedgersUnknownError, QueryIds
 from oncelog.batches.ledger import LedgerKind, R
 from oncelog.batches.rules import AlreadyDecided, BatchRequest, QueryLedger
+from oncelog.batches.transaction import Step
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import CorruptDataError, RoundAbortedError, RunSupersededError
 from oncelog.ports import ZnodeStore, ZnodeView
@@ -41,58 +43,55 @@ class OpenRound(Generic[R]):
     is_foreseen: bool = False
 
 
-class StepRunner(Protocol):
-    """Runs a step in a store."""
-
-    def __call__(self, step: Callable[[ZnodeView], T], /) -> T: ...
-
-
 def _nothing_to_check(_: ZnodeView, __: QueryLedger | None) -> None:
     pass
 
 
 class BatchSteps(Generic[R]):
-    """The steps of one run of a query on one batch.
+    """The steps of one run of a query on one batch."""
 
-    Args:
-        joined: runs the steps that begin and decide the round, if they are parts of larger ones (joined.py).
-    """
-
-    def __init__(
-        self, kind: LedgerKind[R], store: ZnodeStore, request: BatchRequest, joined: StepRunner | None = None
-    ) -> None:
+    def __init__(self, kind: LedgerKind[R], store: ZnodeStore, request: BatchRequest) -> None:
         self.kind = kind
         self.store = store
         self.request = request
-        self._run_joined = joined or self.run
+        self._query_ids: QueryIds | None = None
 
-    def begin(
+    @cached_property
+    def _nonce(self) -> str:
+        """The same whenever the step that opens the round is derived or run again."""
+        return random_id()
+
+    def plan(
         self,
         new_record: Callable[[int, str, R | None], R],
+        take: Callable[[OpenRound[R] | None], None],
         check: Callable[[ZnodeView, QueryLedger | None], None] = _nothing_to_check,
-    ) -> OpenRound[R] | None:
-        """Plan the batch; the same step aborts the previous round if it is undecided.
+    ) -> Step[OpenRound[R] | None]:
+        """The step that plans the batch, and aborts the previous round if it is undecided.
+
+        Its result is the open round, or None if the batch was decided before. It raises a RunSupersededError or a
+        BatchRefusedError as batches/rules.py says.
 
         Args:
             new_record: makes the record of the new round from its number, its nonce, and the record of the previous
                 round, if that still exists.
+            take: takes the result.
             check: called in the step before anything is planned, with the ledger; if it raises, nothing is planned.
-
-        Returns:
-            the open round; None if the batch was decided before.
-
-        Raises:
-            RunSupersededError, BatchRefusedError: see batches/rules.py.
         """
-        nonce = random_id()
         reach(CrashPoint.SINK_PLAN)
 
-        def plan(query_ids: QueryIds | None) -> OpenRound[R] | None:
-            return self._run_joined(lambda view: self._begin(view, nonce, new_record, check, query_ids))
+        def taken(opened: OpenRound[R] | None) -> None:
+            reach(CrashPoint.SINK_PLANNED)
+            take(opened)
 
-        opened = former_names.planning(self.store, self.kind, plan)
-        reach(CrashPoint.SINK_PLANNED)
-        return opened
+        return Step(lambda view: self._plan(view, new_record, check), taken, self._find_query_ids)
+
+    def _find_query_ids(self, problem: Exception) -> bool:
+        """Read whose the other ledgers are, if the step plans the first batch of its run."""
+        if not isinstance(problem, OtherLedgersUnknownError) or self._query_ids is not None:
+            return False
+        self._query_ids = former_names.read_query_ids(self.store, self.kind.root)
+        return True
 
     def foresee(self, new_record: Callable[[int, str, R | None], R]) -> OpenRound[R] | None:
         """The round that the step which decides the batch will open, too; None if the batch must be planned before it.
@@ -108,7 +107,7 @@ class BatchSteps(Generic[R]):
             return None
         reach(CrashPoint.SINK_PLAN)
         number = ledger.current_round + 1
-        foreseen = OpenRound(number, new_record(number, random_id(), None), is_foreseen=True)
+        foreseen = OpenRound(number, new_record(number, self._nonce, None), is_foreseen=True)
         reach(CrashPoint.SINK_PLANNED)
         return foreseen
 
@@ -121,23 +120,31 @@ class BatchSteps(Generic[R]):
         self.run(lambda view: self._open(view, round_))
         return replace(round_, is_foreseen=False)
 
-    def decide(self, round_: OpenRound[R], complete: Callable[[ZnodeView, QueryLedger, R], R]) -> R:
-        """Commit the round, in one write. It cannot be undone afterwards (invariant I6).
+    def decide(
+        self,
+        round_: OpenRound[R],
+        complete: Callable[[ZnodeView, QueryLedger, R], R],
+        take: Callable[[R], None] = lambda _: None,
+        recover: Callable[[Exception], bool] = lambda _: False,
+    ) -> Step[R]:
+        """The step that commits the round, in one write. It cannot be undone afterwards (invariant I6).
+
+        Its result is the record of the decided round. It raises a RunSupersededError or a RoundAbortedError if another
+        driver took over; then nothing was decided.
 
         Args:
             complete: called last before the write; makes the final record from the round's record. If it raises,
                 nothing is decided.
-
-        Returns:
-            the record of the decided round.
-
-        Raises:
-            RunSupersededError, RoundAbortedError: another driver took over; nothing was decided.
+            take: takes the result.
+            recover: see `Step`.
         """
         reach(CrashPoint.ROUND_DECIDE)
-        decided = self._run_joined(lambda view: self._decide(view, round_, complete))
-        reach(CrashPoint.ROUND_DECIDED)
-        return decided
+
+        def taken(record: R) -> None:
+            reach(CrashPoint.ROUND_DECIDED)
+            take(record)
+
+        return Step(lambda view: self._decide(view, round_, complete), taken, recover)
 
     def abort(self, number: int) -> bool:
         """Abort the round if it is still open; returns whether it is aborted now."""
@@ -212,15 +219,13 @@ class BatchSteps(Generic[R]):
 
     # Steps
 
-    def _begin(
+    def _plan(
         self,
         view: ZnodeView,
-        nonce: str,
         new_record: Callable[[int, str, R | None], R],
         check: Callable[[ZnodeView, QueryLedger | None], None],
-        query_ids: QueryIds | None,
     ) -> OpenRound[R] | None:
-        kind, request = self.kind, self.request
+        kind, request, nonce = self.kind, self.request, self._nonce
         ledger = kind.read(view, request.prefix)
         current = None if ledger is None else kind.read_round(view, request.prefix, ledger.current_round)
         if ledger is not None and current is not None and current.nonce == nonce:
@@ -232,7 +237,7 @@ class BatchSteps(Generic[R]):
             return None
         if verdict.previous is not None:
             kind.abort_in(view, request.prefix, verdict.previous)
-        for former in former_names.supersede(view, kind, request, ledger, verdict.ledger, query_ids):
+        for former in former_names.supersede(view, kind, request, ledger, verdict.ledger, self._query_ids):
             kind.abort_in(view, *former)
         record = new_record(verdict.number, nonce, current)
         view.create(kind.round_path(request.prefix, verdict.number), kind.encode(record))

@@ -17,6 +17,7 @@ from oncelog.batches.attempt import Batch
 from oncelog.batches.committables import Receipts, ReceiptsAttempt, ReceiptsRound, receipts_ledgers
 from oncelog.batches.ledger import LedgerKind
 from oncelog.batches.rules import BatchRequest, QueryLedger
+from oncelog.batches.transaction import Step
 from oncelog.errors import BatchRefusedError, UsageError
 from oncelog.ports import ZnodeStore, ZnodeView
 from oncelog.types import Outcome
@@ -56,10 +57,10 @@ class OnceAttempt(ReceiptsAttempt[Any]):
         self._at_hand = _AtHand(target, batch)
         super().__init__(target.store, target.ledgers, self._at_hand, batch)
 
-    def begin(self) -> bool:
+    def plan(self) -> Step[Any]:
         if self._batch.request.takeover is not None:
             self._note_written()
-        return super().begin()
+        return super().plan()
 
     def check_plan(self, view: ZnodeView, ledger: QueryLedger | None) -> None:
         """Refuse a takeover while a decided batch is not written, before the ledger forgets that it was the last one.

@@ -8,15 +8,14 @@ after it failed. Only a violated invariant (a bug in oncelog) is logged.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from oncelog.clients.services import LogServices
 from oncelog.coordinator import sweeper
-from oncelog.coordinator.settler import NotSettledError, Settler
+from oncelog.coordinator.settler import NotSettledError, Settler, Settling
 from oncelog.errors import InvariantViolation, OncelogError, StepTooLargeError
 from oncelog.log.snapshot import LogSnapshot
-from oncelog.ports import ZnodeView
 from oncelog.types import TopicIdPartition
 
 _log = logging.getLogger(__name__)
@@ -38,28 +37,27 @@ class Upkeep:
         with _ignoring_errors():
             self._settler.settle_if_due(partitions)
 
-    def while_writing(
-        self, partitions: Iterable[TopicIdPartition], write: Callable[[Callable[[ZnodeView], None] | None], None]
-    ) -> None:
-        """Run a step, and settle within it what `partitions` list, if that is due.
+    def settling(self, partitions: Iterable[TopicIdPartition]) -> Settling | None:
+        """What a step of the caller may settle of what `partitions` list; None if nothing is due.
 
-        Args:
-            write: runs the step; its argument is what else this does, None for nothing.
+        If the step is committed, the caller passes the result to `has_settled`.
         """
-        settling = None
+        found = None
         with _ignoring_errors():
-            settling = self._settler.step_if_due(partitions)
-        if settling is None:
-            write(None)
-            return
-        try:
-            write(settling.run)
-        except (NotSettledError, StepTooLargeError) as problem:
-            if isinstance(problem.__cause__, InvariantViolation):
-                _log_impossible()
-            write(None)
-            return
+            found = self._settler.step_if_due(partitions)
+        return found
+
+    def has_settled(self, settling: Settling) -> None:
+        """The step was committed."""
         self._settler.has_settled(settling)
+
+    def is_to_blame(self, problem: Exception) -> bool:
+        """Whether a step may have failed only because it also settled. A bug that this shows is logged."""
+        if not isinstance(problem, NotSettledError | StepTooLargeError):
+            return False
+        if isinstance(problem.__cause__, InvariantViolation):
+            _log.error(_IMPOSSIBLE, exc_info=problem)
+        return True
 
     def after_planning(self, seen: LogSnapshot) -> None:
         """Settle what a plan saw, if that is due, and time out what held it back."""
@@ -89,8 +87,7 @@ def _ignoring_errors() -> Iterator[None]:
     except OncelogError:
         pass
     except InvariantViolation:
-        _log_impossible()
+        _log.exception(_IMPOSSIBLE)
 
 
-def _log_impossible() -> None:
-    _log.exception("upkeep found an impossible state: a bug in oncelog, please report it; the call itself is done")
+_IMPOSSIBLE = "upkeep found an impossible state: a bug in oncelog, please report it; the call itself is done"

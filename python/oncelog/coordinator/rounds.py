@@ -20,14 +20,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
-from typing import TypeVar
+from itertools import groupby, repeat
+from typing import Any, TypeVar
 
 from oncelog import limits
 from oncelog.batches.ledger import EMBEDDED
 from oncelog.batches.offsets import GroupProgress
 from oncelog.batches.rules import BatchRequest, QueryLedger
-from oncelog.batches.steps import REMEMBERED_ROUNDS, BatchSteps, OpenRound, StepRunner
+from oncelog.batches.steps import REMEMBERED_ROUNDS, BatchSteps, OpenRound
+from oncelog.batches.transaction import Step
 from oncelog.coordinator import groups, settler, transactional_ids
 from oncelog.coordinator.groups import GroupOffsets
 from oncelog.coordinator.producer_ids import ProducerIds
@@ -64,35 +65,36 @@ class RoundServices:
     producer_ids: ProducerIds
 
 
-def begin(
+def plan(
     services: RoundServices,
-    request: BatchRequest,
+    steps: BatchSteps[OwnerRecord],
+    take: Callable[[Round | None], None],
     *,
     timeout_ms: int = limits.ROUND_TIMEOUT_MS,
-    joined: StepRunner | None = None,
-) -> Round | None:
-    """Ask the ledger for a round.
+    is_alone: bool = True,
+) -> Step[Any] | None:
+    """The step that asks the ledger for a round; None if it is left to the one that decides.
 
     Args:
-        request: the batch.
+        steps: of the batch, in the ledgers `EMBEDDED`.
+        take: takes the open round in which to write the batch, or None if the batch is already in the log.
         timeout_ms: any process may abort the round if it is not renewed for this long.
-        joined: see `BatchSteps`.
-
-    Returns:
-        the open round in which to write the batch; None if the batch is already in the log.
-
-    Raises:
-        RunSupersededError, BatchRefusedError: see batches/rules.py.
+        is_alone: whether no other sink plans the batch in the same transaction.
     """
-    steps = BatchSteps(EMBEDDED, services.store, request, joined)
-    record = new_record(request, timeout_ms=timeout_ms)
-    opened = steps.foresee(record) if services.store.joins_steps and joined is None else None
-    opened = opened or steps.begin(record)
-    return None if opened is None else Round(services, steps, opened)
+    record = new_record(steps.request, timeout_ms=timeout_ms)
+
+    def taken(opened: OpenRound[OwnerRecord] | None) -> None:
+        take(None if opened is None else Round(services, steps, opened))
+
+    foreseen = steps.foresee(record) if services.store.joins_steps and is_alone else None
+    if foreseen is None:
+        return steps.plan(record, taken)
+    taken(foreseen)
+    return None
 
 
 def new_record(request: BatchRequest, *, timeout_ms: int) -> Callable[[int, str, OwnerRecord | None], OwnerRecord]:
-    """The function that makes the record of the batch's round; see `BatchSteps.begin`."""
+    """The function that makes the record of the batch's round; see `BatchSteps.plan`."""
 
     def make(_: int, nonce: str, __: OwnerRecord | None) -> OwnerRecord:
         return OwnerRecord(
@@ -109,7 +111,7 @@ def new_record(request: BatchRequest, *, timeout_ms: int) -> Callable[[int, str,
 
 
 class Round:
-    """One attempt to write one micro-batch, from `begin`. Write, then decide or abort."""
+    """One attempt to write one micro-batch, from `plan`. Write, then decide or abort."""
 
     def __init__(self, services: RoundServices, steps: BatchSteps[OwnerRecord], opened: OpenRound[OwnerRecord]) -> None:
         self._services = services
@@ -123,6 +125,8 @@ class Round:
         """What the step that decides appends."""
         self._progress: GroupProgress[TopicIdPartition] | None = None
         """What the step that decides stages."""
+        self._fresh_ids: Sequence[int] | None = None
+        """New producer ids for the participants, once the step that decides asked for them."""
         self.number = opened.number
         self.path = EMBEDDED.round_path(self._prefix, opened.number)
         self.partitions: tuple[TopicIdPartition, ...] = ()
@@ -169,19 +173,16 @@ class Round:
     def _write_participants(self, participants: Sequence[Sequence[PartitionBlocks]]) -> dict[TopicIdPartition, int]:
         """Append the blocks of some participants in one step; returns the lengths of the partitions' tails."""
 
-        def write(fresh_ids: Sequence[int | None]) -> dict[TopicIdPartition, int]:
+        def write(fresh_ids: Sequence[int] | None) -> dict[TopicIdPartition, int]:
             return self._steps.run(lambda view: self._write(view, participants, fresh_ids))
 
-        return self._with_fresh_ids(participants, write)
-
-    def _with_fresh_ids(
-        self, participants: Sequence[Sequence[PartitionBlocks]], run: Callable[[Sequence[int | None]], T]
-    ) -> T:
-        """Run a step, with a new producer id for each participant if it asks for one."""
         try:
-            return run([None] * len(participants))
+            return write(None)
         except ProducerIdNeeded:
-            return run([self._services.producer_ids.take() for _ in participants])
+            return write(self._new_ids(participants))
+
+    def _new_ids(self, participants: Sequence[object]) -> list[int]:
+        return [self._services.producer_ids.take() for _ in participants]
 
     def stage_offsets(self, offsets: GroupProgress[TopicIdPartition]) -> None:
         """Stage the batch's source offsets; they become current with the decision.
@@ -208,46 +209,46 @@ class Round:
         """Whether the step that decides does all the rest, too."""
         return bool(self._joined)
 
-    def decide(self, also: Callable[[ZnodeView], None] | None = None) -> None:
-        """Make everything that the round wrote visible, in one multi. It cannot be undone afterwards (I6).
+    def decide(self, also: Callable[[ZnodeView], None] | None = None) -> Step[OwnerRecord]:
+        """The step that makes everything that the round wrote visible. It cannot be undone afterwards (I6).
+
+        It raises a RunSupersededError or a RoundAbortedError if another driver took over; nothing was decided then.
 
         Args:
-            also: what the same step does first; only for a round that is one step.
-
-        Raises:
-            StepTooLargeError: it is too large together with `also`; nothing was decided.
-            RunSupersededError, RoundAbortedError: another driver took over; nothing was decided.
+            also: what the same step does first; only for a round that is one step. If the step is too large together
+                with it, the caller leaves it out.
         """
         if self._joined:
-            try:
-                self._decide_at_once(self._joined, also)
-                return
-            except StepTooLargeError:
-                if also is not None:
-                    raise
-                self._take_apart()
-        self._steps.decide(self._opened, self._complete)
+            return self._decide_at_once(self._joined, also)
+        return self._steps.decide(self._opened, self._complete)
 
-    def _decide_at_once(self, chunk: Sequence[PartitionBlocks], also: Callable[[ZnodeView], None] | None) -> None:
+    def _decide_at_once(
+        self, chunk: Sequence[PartitionBlocks], also: Callable[[ZnodeView], None] | None
+    ) -> Step[OwnerRecord]:
         """Append, stage and decide in one step: nothing lists the round before it, and all of it is seen after it."""
         participants = _participants(chunk)
         appended: dict[TopicIdPartition, int] = {}
 
-        def decide(fresh_ids: Sequence[int | None]) -> None:
-            def complete(view: ZnodeView, _: QueryLedger, __: OwnerRecord) -> OwnerRecord:
-                nonlocal appended
-                if also is not None:
-                    also(view)
-                appended = self._write(view, participants, fresh_ids)
-                if self._progress is not None:
-                    self._stage(view, self._progress, _ends(self._progress))
-                return self._steps.check_open(view, self.number)[1]
+        def complete(view: ZnodeView, _: QueryLedger, __: OwnerRecord) -> OwnerRecord:
+            nonlocal appended
+            if also is not None:
+                also(view)
+            appended = self._write(view, participants, self._fresh_ids)
+            if self._progress is not None:
+                self._stage(view, self._progress, _ends(self._progress))
+            return self._steps.check_open(view, self.number)[1]
 
-            self._steps.decide(self._opened, complete)
+        def recover(problem: Exception) -> bool:
+            if isinstance(problem, ProducerIdNeeded) and self._fresh_ids is None:
+                self._fresh_ids = self._new_ids(participants)
+                return True
+            if isinstance(problem, StepTooLargeError) and self._joined:
+                self._take_apart()
+                return True
+            return False
 
         reach(CrashPoint.ROUND_APPEND)
-        self._with_fresh_ids(participants, decide)
-        self._has_appended(chunk, appended)
+        return self._steps.decide(self._opened, complete, lambda _: self._has_appended(chunk, appended), recover)
 
     def _take_apart(self) -> None:
         """Append and stage in steps of their own, because one that decides, too, is too large."""
@@ -278,14 +279,14 @@ class Round:
             self._steps.renew(self.number)
 
     def _write(
-        self, view: ZnodeView, participants: Sequence[Sequence[PartitionBlocks]], fresh_ids: Sequence[int | None]
+        self, view: ZnodeView, participants: Sequence[Sequence[PartitionBlocks]], fresh_ids: Sequence[int] | None
     ) -> dict[TopicIdPartition, int]:
         _, record = self._steps.check_open(view, self.number)
         written = set(record.partitions)
         # An earlier try of this step, or of a part of it, may have succeeded.
         missing = [
             (parts, fresh_id)
-            for parts, fresh_id in zip(participants, fresh_ids, strict=True)
+            for parts, fresh_id in zip(participants, fresh_ids or repeat(None, len(participants)), strict=True)
             if paths.partition(parts[0].partition) not in written
         ]
         if not missing:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
-from typing import TypeVar
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from oncelog import limits
 from oncelog.batches.attempt import Batch, BatchReport
 from oncelog.batches.ledger import EMBEDDED
+from oncelog.batches.steps import BatchSteps
+from oncelog.batches.transaction import Step
 from oncelog.clients.sender import Sender
 from oncelog.clients.upkeep import Upkeep
 from oncelog.coordinator import rounds
@@ -29,6 +32,7 @@ from oncelog.runtime import Log
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.writing import WriteTask, Written
 from oncelog.types import Block, TopicIdPartition
+from oncelog.znodes.payloads import OwnerRecord
 from oncelog.znodes.transact import recently
 
 T = TypeVar("T")
@@ -62,14 +66,27 @@ class LogTarget:
     def attempt(self, batch: Batch[Job]) -> LogAttempt:
         return LogAttempt(self, batch)
 
-    def decide(self, round_: Round) -> None:
-        """Decide a round; where steps are dear, the same step settles those of a few earlier batches now and then."""
+    def decide(self, round_: Round) -> Step[OwnerRecord]:
+        """The step that decides a round; on a high-latency store, it also settles those of every few batches."""
         self._settles_with_decisions = round_.is_one_step
-        if not round_.is_one_step or self._batches < SETTLED_EVERY:
-            round_.decide()
-            return
-        self.upkeep.while_writing(self._written, round_.decide)
-        self._has_settled()
+        is_due = round_.is_one_step and self._batches >= SETTLED_EVERY
+        settling = self.upkeep.settling(self._written) if is_due else None
+        step = round_.decide(None if settling is None else settling.run)
+
+        def take(record: OwnerRecord) -> None:
+            step.take(record)
+            if settling is not None:
+                self.upkeep.has_settled(settling)
+            if is_due:
+                self._has_settled()
+
+        def recover(problem: Exception) -> bool:
+            if settling is not None and self.upkeep.is_to_blame(problem):
+                self._has_settled()  # a later batch tries again
+                return True
+            return step.recover(problem)
+
+        return Step(step.run, take, recover)
 
     def after_batch(self, partitions: Iterable[TopicIdPartition]) -> None:
         """Settle owners if upkeep is due; where steps are dear, those of a few batches together."""
@@ -92,7 +109,9 @@ class LogAttempt:
         self._target = target
         self._log = target.log
         self._batch = batch
+        self._steps = BatchSteps(EMBEDDED, target.store, batch.request)
         self._opened: Round | None = None
+        self._has_unblocked = False
         self._blocks: dict[TopicIdPartition, list[Block]] = {}
 
     @property
@@ -100,12 +119,16 @@ class LogAttempt:
         ensure(self._opened is not None, "the round has begun")
         return self._opened  # type: ignore[return-value]
 
-    def begin(self) -> bool:
-        timeout_ms = self._target.options.round_timeout_ms
-        self._opened = rounds.begin(
-            self._target.services, self._batch.request, timeout_ms=timeout_ms, joined=self._batch.joined
-        )
+    @property
+    def is_open(self) -> bool:
         return self._opened is not None
+
+    def plan(self) -> Step[Any] | None:
+        def take(opened: Round | None) -> None:
+            self._opened = opened
+
+        timeout_ms, is_alone = self._target.options.round_timeout_ms, self._batch.shared is None
+        return rounds.plan(self._target.services, self._steps, take, timeout_ms=timeout_ms, is_alone=is_alone)
 
     def kept_alive(self) -> AbstractContextManager[None]:
         opened = self._round
@@ -133,21 +156,25 @@ class LogAttempt:
 
     def prepare(self, report: BatchReport) -> None:
         """Append the blocks under the round."""
-        self._append(lambda: self._round.write(self._blocks))
+        try:
+            self._round.write(self._blocks)
+        except PartitionPinnedError:
+            self._target.upkeep.unblock(self._blocks)
+            self._round.write(self._blocks)
         if self._batch.progress is not None:
             self._round.stage_offsets(self._batch.progress)
 
-    def decide(self, report: BatchReport) -> None:
-        decide = self._round.decide if self._batch.joined else lambda: self._target.decide(self._round)
-        self._append(decide)  # where steps are dear, the one that decides appends, too
+    def decide(self, report: BatchReport) -> Step[OwnerRecord]:
+        step = self._target.decide(self._round)
+        return replace(step, recover=lambda problem: self._unblock(problem) or step.recover(problem))
 
-    def _append(self, step: Callable[[], None]) -> None:
-        """Run a step that may append; if a partition lists too many owners, nothing is done until some are settled."""
-        try:
-            step()
-        except PartitionPinnedError:
-            self._target.upkeep.unblock(self._blocks)
-            step()
+    def _unblock(self, problem: Exception) -> bool:
+        """If a partition lists too many owners, settle some; on a high-latency store, the step that decides appends."""
+        if not isinstance(problem, PartitionPinnedError) or self._has_unblocked:
+            return False
+        self._has_unblocked = True
+        self._target.upkeep.unblock(self._blocks)
+        return True
 
     def commit(self, report: BatchReport) -> None:
         """Nothing to do: the decision made the data visible."""
@@ -160,6 +187,9 @@ class LogAttempt:
         self._target.after_batch(() if self._opened is None else self._opened.partitions)
         with suppress(RetriableError, OutcomeUnknownError):
             rounds.forget_old_rounds(self._log.services.store, self._batch.request.prefix)
+
+    def close(self) -> None:
+        """Nothing to do: the log stays open."""
 
 
 def write_task(log: Log, options: SinkOptions) -> WriteTask:

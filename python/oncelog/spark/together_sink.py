@@ -8,8 +8,7 @@ from typing import Any
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelog.batches.attempt import Batch
-from oncelog.batches.together import TogetherTarget
+from oncelog.batches.attempt import Target
 from oncelog.errors import InvalidOptionError, UsageError
 from oncelog.ports import ZnodeStore
 from oncelog.signatures import checked
@@ -22,7 +21,7 @@ AnySink = ForeachBatchSink[Any, Any]
 RowsOf = Callable[[DataFrame], DataFrame]
 
 
-class TogetherSink(ForeachBatchSink[HistoryOptions, TogetherTarget]):
+class TogetherSink(ForeachBatchSink[HistoryOptions, Target[Any]]):
     """Writes each micro-batch with all of its sinks, exactly once. Create it with `together`.
 
     Attributes:
@@ -52,7 +51,7 @@ class TogetherSink(ForeachBatchSink[HistoryOptions, TogetherTarget]):
     @checked
     def complete(self, spark: SparkSession) -> list[Completion]:
         """Complete what is decided and not visible in each sink, except logs and Kafka; see `ReceiptsSink.complete`."""
-        self._open()
+        self._targets()
         return [sink.complete(spark) for sink in self.sinks if isinstance(sink, ReceiptsSink)]
 
     def _write(self, df: DataFrame, batch_id: int) -> None:
@@ -69,20 +68,24 @@ class TogetherSink(ForeachBatchSink[HistoryOptions, TogetherTarget]):
         parts = zip(self.sinks, self._rows_of, strict=True)
         rows = [sink._columns(_rows(df, rows_of)) for sink, rows_of in parts]
         batch = self._running_batch(df, batch_id)
-        target = self._open()
-        asked = zip(self.sinks, rows, target.targets, strict=True)
-        job = [sink._asked(some, batch, one) for sink, some, one in asked]
-        self.last_report = self._driver(target, df).run(Batch(job[0].request, job, is_repeatable=not batch.has_state))
-        for sink, report in zip(self.sinks, target.reports, strict=True):
+        targets = self._targets()
+        driver, asked = self._driver(df, *targets), zip(self.sinks, rows, targets, strict=True)
+        self.last_report = driver.run(*(sink._asked(some, batch, target) for sink, some, target in asked))
+        for sink, report in zip(self.sinks, driver.reports, strict=True):
             sink.last_report = report
         finish_replay(df, batch, self.last_report)
 
     def _columns(self, df: DataFrame) -> DataFrame:
         return df
 
-    def _opened(self, known: TogetherTarget | None, _: ZnodeStore | None) -> TogetherTarget:
-        """Each sink looks after its own target."""
-        store = self._keeper._open().store
+    def _opened(self, known: Target[Any] | None, ledger: ZnodeStore | None) -> Target[Any]:
+        """The target with the ledger that all sinks share."""
+        target: Target[Any] = self._keeper._open(ledger)
+        return target
+
+    def _targets(self) -> list[Target[Any]]:
+        """The targets of all sinks; each sink looks after its own."""
+        store = self._open().store
         targets = [sink._open(store) for sink in self.sinks]
         for sink, target in zip(self.sinks, targets, strict=True):
             if target.store is not store:
@@ -91,7 +94,7 @@ class TogetherSink(ForeachBatchSink[HistoryOptions, TogetherTarget]):
                     "its own",
                     places=[self._keeper._named_ledger(), sink._named_ledger()],
                 )
-        return TogetherTarget(targets)
+        return targets
 
 
 def _refuse_same_history(sinks: tuple[AnySink, ...]) -> None:

@@ -89,6 +89,10 @@ class TargetWorld(ABC):
         """Write a batch with this job; its fingerprint depends on its id only, as in a true replay."""
         offsets = f"offsets of {batch_id}"
         request = BatchRequest(self.prefix, "query", "sink", run, batch_id, offsets, call_id=random_id())
+        return self.drive(request, job, target)
+
+    def drive(self, request: BatchRequest, job: Any, target: Any = None) -> BatchReport:
+        """Answer a request for a batch."""
         return BatchDriver(target or self.target()).run(Batch(request, job))
 
     def remove_staged(self, attempt: str) -> None:
@@ -319,7 +323,7 @@ class TargetContract:
         other = BatchRequest(world.prefix, "query", "sink", "run-2", 0, "other offsets")
 
         with pytest.raises(BatchRefusedError):
-            BatchDriver(world.target()).run(Batch(other, world.job(SECOND)))
+            world.drive(other, world.job(SECOND))
 
         assert world.holds(FIRST)
 
@@ -364,7 +368,7 @@ class TargetContract:
         assert world.holds(FIRST)
 
         other = BatchRequest(world.prefix, "another query", "sink", "run-3", 0, "offsets of 0")
-        BatchDriver(world.target()).run(Batch(other, world.job(SECOND)))
+        world.drive(other, world.job(SECOND))
         assert world.holds(FIRST, SECOND)
 
     def test_a_ledger_that_lacks_the_history_is_refused(self, world: TargetWorld) -> None:

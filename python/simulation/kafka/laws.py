@@ -9,7 +9,7 @@ from oncelog.ports import Create, Op, Set
 from oncelog.types import Outcome
 from oncelog_kafka.kafka_rounds import KafkaRound, decode_round
 from oncelog_kafka.ledger import KAFKA_LEDGERS
-from oncelog_kafka.participants import ONGOING, Participant, look_ms, margin_ms
+from oncelog_kafka.participants import ONGOING, Participant, check_age_ms, margin_ms
 from oncelog_kafka.ports import CommittedOffset
 from simulation.clients import number_of
 from simulation.errors import LawBrokenError
@@ -71,7 +71,7 @@ class Auditor:
         known = self._cluster.ids.get(one.transactional_id)
         timeout_ms = known.timeout_ms if known is not None else 0
         age_ms = STARTED_MS + self._world.scheduler.now_ms - look.at_ms
-        if age_ms > look_ms(timeout_ms) + TRANSACT_DEADLINE_MS + DELIVERED_WITHIN_MS + self._unnoticed_ms():
+        if age_ms > check_age_ms(timeout_ms) + TRANSACT_DEADLINE_MS + DELIVERED_WITHIN_MS + self._unnoticed_ms():
             raise LawBrokenError(f"{who}: it is decided after a check that is {age_ms} ms old")
         if self._has_sound_clocks and look.left_ms + self._unnoticed_ms() < margin_ms(timeout_ms):
             raise LawBrokenError(f"{who}: it is decided, although it had only {look.left_ms} ms left")

@@ -16,7 +16,6 @@ from typing import Any
 
 from oncelog.batches.attempt import Batch, BatchReport, Target
 from oncelog.batches.run import BatchDriver
-from oncelog.batches.together import TogetherTarget
 from oncelog.errors import (
     AbortableError,
     BatchRefusedError,
@@ -349,7 +348,6 @@ class _Run:
         self._targets: list[Target[Any]] = []
         for destination in self._destinations:
             self._targets.append(persevere(process, lambda one=destination: one.opened(process, store)))  # type: ignore[misc]
-        self._all = TogetherTarget(self._targets)
         self._calls = count()
 
     def write(self, batch_id: int) -> None:
@@ -407,12 +405,7 @@ class _Run:
 
     def _driven(self, batches: list[Batch[Any]]) -> BatchReport:
         """As a sink runs it that is alone, or as `together` runs several."""
-        if len(batches) == 1:
-            return BatchDriver(self._targets[0]).run(batches[0])
-        job: Batch[Sequence[Batch[Any]]] = Batch(
-            batches[0].request, batches, is_repeatable=self._query.traits.is_repeatable
-        )
-        return BatchDriver(self._all).run(job)
+        return BatchDriver(*self._targets).run(*batches)
 
     def _asked(self, one: Destination, context: BatchContext, number: int, told: Told) -> Batch[Any]:
         known = one.kind.read(self._store, one.prefix)

@@ -10,11 +10,11 @@ import pytest
 
 from oncelog.batches.ledger import EMBEDDED
 from oncelog.batches.rules import BatchRequest
-from oncelog.coordinator import rounds
 from oncelog.errors import BatchRefusedError, RunSupersededError
 from oncelog.runtime import Log
 from oncelog.types import Outcome
 from tests.support.log.logs import log_world
+from tests.support.log.rounds import plan_round
 
 GOLDEN = Path(__file__).with_name("ledgers-v1.json")
 
@@ -47,15 +47,15 @@ def test_all_ledgers_are_read(log: Log) -> None:
 def test_a_batch_that_was_decided_is_not_written_again(log: Log) -> None:
     services = log.services.new_round_services()
 
-    assert rounds.begin(services, request(1, "run-3")) is None
-    assert rounds.begin(services, request(0, "run-2", "gr/öße")) is None
+    assert plan_round(services, request(1, "run-3")) is None
+    assert plan_round(services, request(0, "run-2", "gr/öße")) is None
     with pytest.raises(BatchRefusedError, match="a later batch"):
-        rounds.begin(services, request(0, "run-4"))
+        plan_round(services, request(0, "run-4"))
 
 
 def test_a_batch_that_was_under_way_is_written_by_the_next_run_and_no_more_by_the_old_one(log: Log) -> None:
     services = log.services.new_round_services()
-    begun = rounds.begin(services, request(2, "run-3"))
+    begun = plan_round(services, request(2, "run-3"))
     assert begun is not None
 
     begun.decide()
@@ -65,4 +65,4 @@ def test_a_batch_that_was_under_way_is_written_by_the_next_run_and_no_more_by_th
     assert old is not None
     assert old.outcome is Outcome.ABORT
     with pytest.raises(RunSupersededError):
-        rounds.begin(services, request(2, "run-2"))
+        plan_round(services, request(2, "run-2"))

@@ -28,9 +28,9 @@ from oncelog.batches.ledger import EMBEDDED, LedgerKind
 from oncelog.batches.offsets import GroupProgress
 from oncelog.batches.rules import AlreadyDecided, BatchRequest, NewRound, QueryLedger
 from oncelog.batches.steps import BatchSteps, OpenRound
-from oncelog.coordinator import groups, rounds
+from oncelog.coordinator import groups
 from oncelog.coordinator.producer_ids import ProducerIds
-from oncelog.coordinator.rounds import Round, RoundServices
+from oncelog.coordinator.rounds import RoundServices
 from oncelog.coordinator.settler import Settler, Settling
 from oncelog.errors import OncelogError, RoundAbortedError
 from oncelog.log import generations, snapshot
@@ -44,7 +44,7 @@ from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.payloads import OwnerRecord
 from tests.support.harness.parts import is_deep
 from tests.support.log.logs import TOPIC, DrivenTime, MemoryFiles, partitions
-from tests.support.log.rounds import GROUP, PREFIX, SOURCE, request
+from tests.support.log.rounds import GROUP, PREFIX, SOURCE, Round, plan_round, request
 
 pytestmark = pytest.mark.sampled
 
@@ -234,7 +234,7 @@ class World:
     def _begin(self, driver: Driver) -> Round | None:
         services = RoundServices(self.present, self._files, ProducerIds(self.present))
         with nonces(100 * driver.run + driver.batch):
-            return rounds.begin(services, request(driver.batch, f"run-{driver.run}", group_id=GROUP))
+            return plan_round(services, request(driver.batch, f"run-{driver.run}", group_id=GROUP))
 
     def _block(self, driver: Driver, partition: TopicIdPartition) -> Block:
         """One record whose time is the number of its batch."""

@@ -10,20 +10,18 @@ import pytest
 
 from oncelog.batches.ledger import EMBEDDED
 from oncelog.batches.rules import BatchRequest
-from oncelog.coordinator import rounds
-from oncelog.coordinator.rounds import Round
 from oncelog.errors import BatchRefusedError, OncelogError, RunSupersededError
 from oncelog.ports import ZnodeStore
 from oncelog.runtime import Log, open_with
 from oncelog.znodes.memory import MemoryZnodeStore
 from tests.support.log.faulty import InterruptedStore
 from tests.support.log.logs import DrivenTime, LogWorld, MemoryFiles, lso, state, values
-from tests.support.log.rounds import PREFIX, begin, request, written
+from tests.support.log.rounds import PREFIX, Round, begin, plan_round, request, written
 
 
 def write(log: Log, batch_id: int, run_id: str, prefix: str = PREFIX, value: bytes = b"row") -> bool:
     """Write a batch under a name; returns whether it was written now."""
-    round_ = rounds.begin(log.services.new_round_services(), request(batch_id, run_id, prefix=prefix))
+    round_ = plan_round(log.services.new_round_services(), request(batch_id, run_id, prefix=prefix))
     if round_ is None:
         return False
     round_.write(written(log, {0: [value]}))
@@ -139,7 +137,7 @@ class Query:
         if stop == BEFORE_ITS_FIRST_STEP:
             return
         asked = request(self.done, f"run-{self.runs}", prefix=name)
-        round_ = rounds.begin(self.services, asked)
+        round_ = plan_round(self.services, asked)
         self.wake()
         if round_ is not None and stop == WITH_A_ROUND_OPEN:
             self._open.append(round_)
@@ -157,7 +155,7 @@ class Query:
         for asked, round_ in zip(self._asleep, self._open, strict=True):
             for again in (False, True):
                 with suppress(OncelogError):
-                    going = rounds.begin(self.services, asked) if again else round_
+                    going = plan_round(self.services, asked) if again else round_
                     if going is not None:
                         going.decide()
                         self.decided.append(asked.batch_id)

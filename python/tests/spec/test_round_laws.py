@@ -13,7 +13,6 @@ from oncelog.batches import steps
 from oncelog.batches.ledger import EMBEDDED
 from oncelog.clients.producer import Producer
 from oncelog.coordinator import groups, rounds, transactional_ids
-from oncelog.coordinator.rounds import Round
 from oncelog.errors import (
     BatchRefusedError,
     ConcurrentTransactionsError,
@@ -43,12 +42,14 @@ from tests.support.log.rounds import (
     GROUP,
     PREFIX,
     SOURCE,
+    Round,
     Sink,
     assert_written_once,
     begin,
     committed,
     expected,
     offsets,
+    plan_round,
     request,
     restarted_at_every_multi,
     run_batch,
@@ -157,7 +158,7 @@ def test_an_empty_batch_decides_too_and_leaves_nothing_but_its_place_in_the_ledg
     assert ledger.last is not None
     assert ledger.last.batch_id == 2
     assert state(log).log_end == 0
-    assert rounds.begin(log.services.new_round_services(), request(2, "run-2")) is None
+    assert plan_round(log.services.new_round_services(), request(2, "run-2")) is None
 
 
 # Drivers that wake up late --------------------------------------------------------------------------------------------
@@ -517,4 +518,4 @@ def test_settled_rounds_are_forgotten_but_never_the_newest(world: LogWorld) -> N
 
     assert EMBEDDED.round_path(PREFIX, 12).rpartition("/")[2] in left
     assert len(left) <= steps.REMEMBERED_ROUNDS + 1
-    assert rounds.begin(world.log.services.new_round_services(), request(11, "run-2")) is None
+    assert plan_round(world.log.services.new_round_services(), request(11, "run-2")) is None

@@ -75,7 +75,7 @@ class ForeachBatchSink(ABC, Generic[O, T]):
         rows = self._columns(df)
         batch = self._running_batch(df, batch_id)
         target = self._open()
-        self.last_report = self._driver(target, df).run(self._asked(rows, batch, target))
+        self.last_report = self._driver(df, target).run(self._asked(rows, batch, target))
         finish_replay(df, batch, self.last_report)
 
     def _running_batch(self, df: DataFrame, batch_id: int) -> BatchContext:
@@ -94,10 +94,10 @@ class ForeachBatchSink(ABC, Generic[O, T]):
         ledgers = getattr(self._target, "ledgers", None)
         return next((name for name, kind in all_kinds().items() if kind is ledgers), type(self).__name__)
 
-    def _driver(self, target: T, df: DataFrame) -> BatchDriver[Any]:
-        """The driver of a batch, whose jobs say in Spark's UI what they are for."""
+    def _driver(self, df: DataFrame, *targets: Target[Any]) -> BatchDriver:
+        """The driver of a batch. Spark's UI shows what its jobs are for."""
         named, kind = JobNames(df.sparkSession.sparkContext), type(self).__name__
-        return BatchDriver(target, lambda phase: named(f"oncelog: {phase} of {kind}"))
+        return BatchDriver(*targets, named=lambda phase: named(f"oncelog: {phase} of {kind}"))
 
     # What `together` calls, too
 

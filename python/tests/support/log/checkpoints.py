@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from oncelog.batches.fingerprint import fingerprint
-from oncelog.coordinator.rounds import Round
 from oncelog.runtime import Log
 from oncelog.spark.offsets import SourceOffset, TopicOffsets
 from tests.support.log.logs import TOPIC
-from tests.support.log.rounds import begin, written
+from tests.support.log.rounds import Round, begin, written
 
 QUERY = "7f0a1f2e-0000-4000-8000-000000000001"
 BATCH_METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1500000000000,"conf":{}}'

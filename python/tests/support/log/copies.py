@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from oncelog import limits
 from oncelog.batches.offsets import GroupProgress
-from oncelog.coordinator.rounds import Round
 from oncelog.runtime import Log
 from oncelog.types import Block
 from tests.support.log.logs import partition
-from tests.support.log.rounds import begin, written
+from tests.support.log.rounds import Round, begin, written
 
 
 def written_blocks(log: Log, *sent: bytes) -> list[Block]:

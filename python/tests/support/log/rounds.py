@@ -7,12 +7,17 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from oncelog import limits
+from oncelog.batches.ledger import EMBEDDED
 from oncelog.batches.offsets import GroupProgress
 from oncelog.batches.rules import BatchRequest
+from oncelog.batches.steps import BatchSteps
+from oncelog.batches.transaction import run_steps
 from oncelog.coordinator import rounds
-from oncelog.coordinator.rounds import Round
+from oncelog.coordinator.rounds import RoundServices
 from oncelog.log import codec, generations, topics
 from oncelog.log.segment import SegmentWriter
+from oncelog.ports import ZnodeView
 from oncelog.randomness import random_id
 from oncelog.runtime import Log
 from oncelog.types import Block, TopicIdPartition, TopicPartition
@@ -51,9 +56,34 @@ def written(log: Log, rows: Mapping[int, list[bytes]], topic: str = TOPIC) -> di
     return found
 
 
+class Round(rounds.Round):
+    """A round of a driver with one sink, which is decided at once."""
+
+    def decide(self, also: Callable[[ZnodeView], None] | None = None) -> None:  # type: ignore[override]
+        run_steps(self._store, [lambda: super(Round, self).decide(also)])
+
+
+def plan_round(
+    services: RoundServices,
+    asked: BatchRequest,
+    *,
+    timeout_ms: int = limits.ROUND_TIMEOUT_MS,
+    is_alone: bool = True,
+) -> Round | None:
+    """Plan a batch. None if it was decided before."""
+    steps = BatchSteps(EMBEDDED, services.store, asked)
+    found: list[rounds.Round | None] = []
+    run_steps(
+        services.store,
+        [lambda: rounds.plan(services, steps, found.append, timeout_ms=timeout_ms, is_alone=is_alone)],
+    )
+    opened = found[-1]
+    return None if opened is None else Round(services, steps, opened._opened)
+
+
 def begin(log: Log, batch_id: int, run_id: str = "run-1", *, timeout_ms: int = 1000, **fields: str | None) -> Round:
     """Plan a batch that must be new."""
-    round_ = rounds.begin(log.services.new_round_services(), request(batch_id, run_id, **fields), timeout_ms=timeout_ms)
+    round_ = plan_round(log.services.new_round_services(), request(batch_id, run_id, **fields), timeout_ms=timeout_ms)
     assert round_ is not None
     return round_
 
@@ -92,7 +122,7 @@ def rows_of(batch_id: int, number: int) -> list[bytes]:
 
 def run_batch(log: Log, wanted: BatchRequest, *, partitions: int = 2) -> bool:
     """Write a batch to all partitions, with its source offsets; returns whether it was written now."""
-    round_ = rounds.begin(log.services.new_round_services(), wanted)
+    round_ = plan_round(log.services.new_round_services(), wanted)
     if round_ is None:
         return False
     round_.write(written(log, {number: rows_of(wanted.batch_id, number) for number in range(partitions)}))

@@ -12,6 +12,7 @@ import pytest
 from oncelog.batches.ledger import EMBEDDED
 from oncelog.batches.overview import find_ledgers, list_ledgers, of_query
 from oncelog.batches.steps import BatchSteps
+from oncelog.batches.transaction import run_steps
 from oncelog.coordinator import rounds
 from oncelog.errors import CorruptDataError, RunSupersededError, UnknownPrefixError
 from oncelog.ports import ZnodeReader, ZnodeView
@@ -63,7 +64,7 @@ def test_a_ledger_that_is_deleted_while_all_are_listed_is_passed_over() -> None:
     assert list(EMBEDDED.newest_rounds(store)) == []
     assert list_ledgers(store) == []
     steps = BatchSteps(EMBEDDED, store, request(0))
-    opened = steps.begin(rounds.new_record(request(0), timeout_ms=1000))
+    (opened,) = run_steps(store, [lambda: steps.plan(rounds.new_record(request(0), timeout_ms=1000), lambda _: None)])
     assert opened is not None
     assert opened.number == 1
 

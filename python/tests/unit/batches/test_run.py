@@ -18,7 +18,7 @@ from oncelog.log.partition_log import PARTITIONS_PER_STEP
 from oncelog.spark.kit.context import BatchContext
 from oncelog.spark.kit.options import Use
 from oncelog.spark.kit.requests import batch_request
-from oncelog.spark.log_target import SETTLED_EVERY, Job, LogTarget, commit_once, write_task
+from oncelog.spark.log_target import SETTLED_EVERY, LogTarget, commit_once, write_task
 from oncelog.spark.options import SinkOptions, parse_sink_options
 from oncelog.spark.writing import WriteTask, Written
 from oncelog.types import OffsetAndMetadata
@@ -43,7 +43,7 @@ def options(world: LogWorld, **more: object) -> SinkOptions:
     return parse_sink_options(given, Use.FOREACH_BATCH)
 
 
-def driver_of(world: LogWorld, **more: object) -> BatchDriver[Job]:
+def driver_of(world: LogWorld, **more: object) -> BatchDriver:
     return BatchDriver(LogTarget(world.log, options(world, **more)))
 
 

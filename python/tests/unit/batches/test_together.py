@@ -13,11 +13,13 @@ from oncelog import crash_points
 from oncelog.batches.attempt import Batch, BatchReport
 from oncelog.batches.committables import ReceiptsAttempt, ReceiptsRound, ReceiptsTarget, receipts_ledgers
 from oncelog.batches.ledger import EMBEDDED, LedgerKind
-from oncelog.batches.together import TogetherAttempt, TogetherTarget
+from oncelog.batches.rules import BatchRequest
+from oncelog.batches.run import BatchDriver
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import RoundAbortedError, StoreUnavailableError
+from oncelog.ports import ZnodeStore
 from oncelog.spark.log_target import LogAttempt
-from oncelog.testing.target_contract import StoppedOnPurposeError, TargetContract, TargetWorld, at, stop
+from oncelog.testing.target_contract import HinderedTarget, StoppedOnPurposeError, TargetContract, TargetWorld, at, stop
 from oncelog.types import Outcome
 from tests.support.spark.targets import TEXTS, LogTargetWorld, TextFolder
 
@@ -28,11 +30,15 @@ KINDS: list[LedgerKind[Any]] = [EMBEDDED, TEXTS, OTHER_TEXTS]
 Jobs = Sequence[Any]
 
 
-class SameBatch(TogetherTarget):
-    """Its job is the job of each target; the request is the same for all."""
+class Targets(tuple[Any, ...]):
+    """The targets of one driver. The ledgers of all are in the store of the first."""
 
-    def attempt(self, batch: Batch[Jobs]) -> TogetherAttempt:
-        return super().attempt(replace(batch, job=[replace(batch, job=one) for one in batch.job]))
+    reports: Sequence[BatchReport] = ()
+
+    @property
+    def store(self) -> ZnodeStore:
+        store: ZnodeStore = self[0].store
+        return store
 
 
 class TogetherWorld(TargetWorld):
@@ -48,8 +54,20 @@ class TogetherWorld(TargetWorld):
         self.folders = [TextFolder(folder / "one"), TextFolder(folder / "other")]
         self.store = self.log.target().store
 
-    def target(self) -> TogetherTarget:
-        return SameBatch(self._in_order([self.log.target(), *self._folder_targets()]))
+    def target(self) -> Any:
+        return Targets(self._in_order([self.log.target(), *self._folder_targets()]))
+
+    def drive(self, request: BatchRequest, job: Any, target: Any = None) -> BatchReport:
+        """The request is the same for all targets."""
+        targets = target or self.target()
+        if isinstance(targets, HinderedTarget):
+            targets = Targets(HinderedTarget(one) for one in targets._target)  # type: ignore[attr-defined]
+        if not isinstance(targets, Targets):
+            return super().drive(request, job, target)
+        driver = BatchDriver(*targets)
+        report = driver.run(*(Batch(request, one) for one in job))
+        targets.reports = driver.reports
+        return report
 
     def target_of_one(self) -> ReceiptsTarget[Any]:
         """The first folder's, alone."""

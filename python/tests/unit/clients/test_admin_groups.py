@@ -9,7 +9,6 @@ import pytest
 from oncelog import limits
 from oncelog.clients.descriptions import GroupPartitionProgress
 from oncelog.coordinator import group_removal
-from oncelog.coordinator.rounds import Round
 from oncelog.errors import GroupOwnedError, OffsetOutOfRangeError, UnknownGroupError, UnstableOffsetCommitError
 from oncelog.ports import Znode, ZnodeView
 from oncelog.runtime import Log
@@ -26,6 +25,7 @@ from tests.support.log.logs import (
     write_committed,
     write_open,
 )
+from tests.support.log.rounds import Round
 
 
 def progress(log: Log, group_id: str = "readers") -> tuple[GroupPartitionProgress, ...]:

@@ -13,7 +13,6 @@ import pytest
 import oncelog
 from oncelog import limits
 from oncelog.coordinator.inspection import RoundName
-from oncelog.coordinator.rounds import Round
 from oncelog.errors import (
     FatalError,
     InvalidProducerIdMappingError,
@@ -40,6 +39,7 @@ from tests.support.log.logs import (
     write_committed,
     write_open,
 )
+from tests.support.log.rounds import Round
 
 DAY_MS = 24 * 3600 * 1000
 

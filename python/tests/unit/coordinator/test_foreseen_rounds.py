@@ -11,10 +11,9 @@ import pytest
 from oncelog import limits
 from oncelog.batches import rules as batch_rules
 from oncelog.batches.attempt import Batch
-from oncelog.batches.joined import JoinedSteps
 from oncelog.batches.ledger import EMBEDDED
 from oncelog.batches.run import BatchDriver
-from oncelog.coordinator import rounds, settler
+from oncelog.coordinator import settler
 from oncelog.crash_points import CrashPoint, arm
 from oncelog.errors import (
     BatchRefusedError,
@@ -45,6 +44,7 @@ from tests.support.log.rounds import (
     committed,
     joining_world,
     offsets,
+    plan_round,
     request,
     written,
 )
@@ -82,7 +82,7 @@ def test_the_second_batch_of_a_run_writes_nothing_before_its_decision(world: Log
 
     assert newest(world.log) == (2, Outcome.COMMIT)
     assert values(world.log) == [b"first", b"a"]
-    assert rounds.begin(world.log.services.new_round_services(), request(1, "run-2")) is None
+    assert plan_round(world.log.services.new_round_services(), request(1, "run-2")) is None
 
 
 def test_an_empty_batch_stages_its_offsets(world: LogWorld) -> None:
@@ -166,7 +166,7 @@ def test_a_run_that_the_ledger_has_forgotten_decides_nothing(world: LogWorld, mo
     old = begin(world.log, 1)
     old.write(written(world.log, {0: [b"old"]}))
     for run_id in ("run-2", "run-3"):
-        assert rounds.begin(world.log.services.new_round_services(), request(0, run_id)) is None
+        assert plan_round(world.log.services.new_round_services(), request(0, run_id)) is None
     with pytest.raises(RoundAbortedError):
         old.decide()
 
@@ -202,9 +202,7 @@ def test_a_batch_that_another_one_came_before_is_not_decided(world: LogWorld) ->
 
 
 def test_a_batch_that_is_begun_together_with_others_is_planned(world: LogWorld) -> None:
-    joined = JoinedSteps(world.log.services.store)
-    services, found = world.log.services.new_round_services(), list[rounds.Round | None]()
-    joined.run({0: lambda: found.append(rounds.begin(services, request(1), joined=joined.runner(0)))})
+    plan_round(world.log.services.new_round_services(), request(1), is_alone=False)
 
     assert newest(world.log) == (2, Outcome.OPEN)
 
@@ -296,7 +294,7 @@ def run_batches(world: LogWorld, count: int) -> list[int]:
     for batch_id in range(1, 1 + count):
         (found,) = written(world.log, {0: [b"%d" % batch_id]}).items()
         job = [Written(TOPIC, found[0].partition, block) for block in found[1]]
-        driver.run(Batch(request(batch_id), lambda _, job=job: job))  # type: ignore[misc]
+        driver.run(Batch(request(batch_id), lambda _, job=job: job))
         world.time.sleep_ms(limits.SETTLE_LAG_MS)
         lists.append(len(read_partition(world.log.services.store, partition(world.log, 0)).owners))
     assert len(values(world.log)) == 1 + count

@@ -126,7 +126,7 @@ def test_batches_are_settled_a_few_at_a_time(world: LogWorld) -> None:
     for batch_id in range(3 * log_target.SETTLED_EVERY):
         blocks = written(world.log, {0: [b"a"]})
         job = [Written(TOPIC, where.partition, block) for where, some in blocks.items() for block in some]
-        driver.run(Batch(request(batch_id), lambda task, job=job: job))  # type: ignore[misc]
+        driver.run(Batch(request(batch_id), lambda task, job=job: job))
         world.time.sleep_ms(SETTLE_LAG_MS)
         lists.append(listed(world.log))
 

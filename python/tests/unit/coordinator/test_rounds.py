@@ -8,7 +8,7 @@ import pytest
 
 from oncelog.batches.ledger import EMBEDDED
 from oncelog.batches.offsets import GroupProgress
-from oncelog.coordinator import groups, rounds, transactional_ids
+from oncelog.coordinator import groups, transactional_ids
 from oncelog.errors import CorruptDataError, OutcomeUnknownError, RunSupersededError
 from oncelog.protocol.txn_state import TxnState
 from oncelog.runtime import Log
@@ -16,7 +16,7 @@ from oncelog.types import OffsetAndMetadata, Outcome
 from oncelog.znodes import paths, payloads
 from tests.support.log.faulty import Fault, FaultyStore
 from tests.support.log.logs import TOPIC, LogWorld, log_world, partitions, state, uncommitted, values
-from tests.support.log.rounds import GROUP, PREFIX, SOURCE, begin, offsets, request, written
+from tests.support.log.rounds import GROUP, PREFIX, SOURCE, begin, offsets, plan_round, request, written
 
 
 def record_of(log: Log, number: int) -> payloads.OwnerRecord:
@@ -179,7 +179,7 @@ def test_a_replayed_batch_answers_none_and_lets_the_new_run_go_on(log: Log) -> N
     begin(log, 0).decide()
     services = log.services.new_round_services()
 
-    assert rounds.begin(services, request(0, "run-2")) is None
+    assert plan_round(services, request(0, "run-2")) is None
     assert begin(log, 1, "run-2").number == 2
     with pytest.raises(RunSupersededError):
-        rounds.begin(services, request(1, "run-1"))
+        plan_round(services, request(1, "run-1"))

@@ -13,7 +13,6 @@ import pytest
 from oncelog import limits
 from oncelog.batches.ledger import EMBEDDED
 from oncelog.batches.rules import BatchRequest
-from oncelog.coordinator import rounds
 from oncelog.log import partition_log, partition_reads
 from oncelog.log.verification import Damage, Verified
 from oncelog.ports import ZnodeView
@@ -35,6 +34,7 @@ from tests.support.log.logs import (
     write_committed,
     write_open,
 )
+from tests.support.log.rounds import plan_round
 
 
 @contextmanager
@@ -48,7 +48,7 @@ def damaged_world(folder: Path) -> Iterator[LogWorld]:
         world.log.admin.settle()
         many = written_blocks(world.log, *numbered("m", limits.INLINE_BLOCKS_MAX + 1))
         request = BatchRequest("copies", "query-1", "sink", "run-1", 0, "offsets")
-        found = rounds.begin(world.log.services.new_round_services(), request)
+        found = plan_round(world.log.services.new_round_services(), request)
         assert found is not None
         found.write({partition(world.log, 1): many})
         found.decide()

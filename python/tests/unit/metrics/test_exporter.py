@@ -12,6 +12,7 @@ import pytest
 import oncelog
 from oncelog import metadata
 from oncelog.batches.attempt import Batch, BatchReport
+from oncelog.batches.transaction import run_steps
 from oncelog.batches.two_functions import OnceTarget
 from oncelog.metrics import catalogue as c
 from oncelog.metrics.addresses import parse_address
@@ -74,10 +75,10 @@ def test_ledgers_without_a_log_are_served_by_their_place(tmp_path: Path) -> None
     store = metadata.open_metadata(str(tmp_path / "ledger"))
     target = OnceTarget(store, lambda rows, token: None, lambda token: False)
     attempt, report = target.attempt(Batch(request(3, prefix="sink"), None)), BatchReport(3)
-    attempt.begin()
+    run_steps(store, [attempt.plan])
     attempt.write(report)
     attempt.prepare(report)
-    attempt.decide(report)
+    run_steps(store, [lambda: attempt.decide(report)])
     store.close()
 
     with serving("exporter", "--znodes", tmp_path / "ledger", "--listen", "127.0.0.1:0") as (_, url):

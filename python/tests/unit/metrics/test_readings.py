@@ -9,6 +9,7 @@ import pytest
 
 from oncelog import limits
 from oncelog.batches.attempt import Batch, BatchReport
+from oncelog.batches.transaction import run_steps
 from oncelog.batches.two_functions import OnceTarget
 from oncelog.clients.producer import Producer
 from oncelog.metrics import catalogue as c
@@ -65,11 +66,12 @@ def decide_elsewhere(world: LogWorld, prefix: str) -> None:
     attempt = OnceTarget(world.log.services.store, lambda rows, token: None, lambda token: False).attempt(
         Batch(request(4, prefix=prefix), None)
     )
-    report = BatchReport(4)
-    assert attempt.begin()
+    report, store = BatchReport(4), world.log.services.store
+    run_steps(store, [attempt.plan])
+    assert attempt.is_open
     attempt.write(report)
     attempt.prepare(report)
-    attempt.decide(report)
+    run_steps(store, [lambda: attempt.decide(report)])
 
 
 def test_a_quiet_log_has_its_offsets_and_zeros(world: LogWorld, reader: LogReader) -> None:

@@ -17,7 +17,6 @@ from oncelog.batches.committables import ReceiptsTarget
 from oncelog.batches.ledger import all_kinds
 from oncelog.batches.rules import BatchRequest
 from oncelog.batches.run import BatchDriver
-from oncelog.batches.together import TogetherTarget
 from oncelog.errors import StoreUnavailableError
 from oncelog.metrics.logs import LogReader
 from oncelog.ui.troubles import Commands
@@ -60,9 +59,9 @@ class Query:
             for kind, shelf in zip(KINDS, self.shelves, strict=True)
         ]
         request = self._request(batch_id)
-        jobs = [Batch(request, lambda: ["row"]) for _ in targets]
+        batches = [Batch(request, lambda: ["row"]) for _ in targets]
         with suppress(StoreUnavailableError):
-            BatchDriver(TogetherTarget(targets)).run(Batch(request, jobs))
+            BatchDriver(*targets).run(*batches)
 
     def run_alone(self, kind: int, batch_id: int, prefix: str) -> None:
         """Write a batch with one of them, by itself."""

@@ -8,7 +8,6 @@ commit is not sent at once, `finishing` asks again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
 from oncelog.batches.rules import BatchRequest
 from oncelog.crash_points import reach
@@ -17,8 +16,7 @@ from oncelog_kafka import partition_checks
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.errors import BrokerAccessError
 from oncelog_kafka.jobs import Written
-from oncelog_kafka.kafka_rounds import KafkaRound
-from oncelog_kafka.participants import LOOKS, Instant, Moment, Transaction, find_unprepared, look_ms
+from oncelog_kafka.participants import CHECKS, Instant, Moment, Transaction, check_age_ms, find_unprepared
 from oncelog_kafka.ports import Brokers
 
 RECENT_MS = 1_000
@@ -27,17 +25,20 @@ RECENT_MS = 1_000
 _MAY_NOT_READ = "TOPIC_AUTHORIZATION_FAILED"
 
 
-class _OldLookError(Exception):
+class _OutdatedCheckError(Exception):
     """Too much time has passed since the participants were checked."""
 
 
-class Look:
+class ParticipantCheck:
     """The check of one attempt at a batch.
 
     Args:
         now: returns the current time.
         timeout_ms: of the participants' transactions.
         request: identifies the batch in errors.
+
+    Attributes:
+        found: what the coordinators said about the participants at the last check.
     """
 
     def __init__(self, brokers: Brokers, now: Callable[[], Instant], timeout_ms: int, request: BatchRequest) -> None:
@@ -46,41 +47,49 @@ class Look:
         self._timeout_ms = timeout_ms
         self._request = request
         self._asked = now()
+        self._outdated = 0
+        self.found: Mapping[str, Transaction] = {}
 
-    def decide(
-        self, written: Written, began: Instant, step: Callable[[Callable[[], None]], KafkaRound]
-    ) -> tuple[KafkaRound, dict[str, Transaction]]:
-        """Check every participant; if all can be committed, call `step`, which decides.
+    def run(self, written: Written, began: Instant) -> None:
+        """Check that every participant can be committed.
 
         Args:
             written: what the tasks prepared.
             began: a time before the participants' job began.
-            step: decides; calls its argument right before the write.
-
-        Returns:
-            What was decided, and what the coordinators said about the participants.
 
         Raises:
             NotPreparedError: a participant can no longer be committed, or has too little time left.
             BrokerAccessError: the sink lacks a right that the check needs.
         """
+        self._asked = self._now()
+        found = self._brokers.describe(participant.transactional_id for participant in written.participants)
+        now = self._now()
+        moment = Moment(now_ms=now.wall_ms, job_ms=now.running_ms - began.running_ms)
+        problems = find_unprepared(written.participants, found, moment) or self._find_changed(written, found)
+        if problems:
+            raise self._not_prepared(problems)
+        self.found = found
+        reach(KafkaCrashPoint.CHECKED)
 
-        def check() -> None:
-            if self._now().since_ms(self._asked) > look_ms(self._timeout_ms):
-                raise _OldLookError
+    def ensure_recent(self) -> None:
+        """Called in the step that relies on the check, right before the write. Fails if the check is too old."""
+        if self._now().since_ms(self._asked) > check_age_ms(self._timeout_ms):
+            raise _OutdatedCheckError
 
-        for _ in range(LOOKS):
-            self._asked = self._now()
-            found = self._brokers.describe(participant.transactional_id for participant in written.participants)
-            now = self._now()
-            moment = Moment(now_ms=now.wall_ms, job_ms=now.running_ms - began.running_ms)
-            problems = find_unprepared(written.participants, found, moment) or self._find_changed(written, found)
-            if problems:
-                raise self._not_prepared(problems)
-            reach(KafkaCrashPoint.CHECKED)
-            with suppress(_OldLookError):
-                return step(check), found
-        raise self._not_prepared({"": "after each check of the participants, too much time passed before the decision"})
+    def recover(self, problem: Exception) -> bool:
+        """Whether the step failed because the check was too old, so that another check may help; see `Step`.
+
+        Raises:
+            NotPreparedError: that has happened too often.
+        """
+        if not isinstance(problem, _OutdatedCheckError):
+            return False
+        self._outdated += 1
+        if self._outdated == CHECKS:
+            raise self._not_prepared(
+                {"": "after each check of the participants, too much time passed before the decision"}
+            ) from None
+        return True
 
     def is_recent(self) -> bool:
         """Whether the participants were checked just now, so that they need not be checked again before the commit."""
