@@ -26,9 +26,9 @@ INTRODUCTION = """\
 # Growth
 
 What an operation costs while the number of partitions, transactional ids, batches or records grows (`make
-bench-growth`). The counts do not depend on the machine. *Znodes* are those that an operation reads and writes; each
-name in a list counts, and each check of a version. *kB* are read from files and written to them, in pages of SQLite
-above all. *CPU* is the time that the process computes, without waiting; it is noisy by some tenths.
+bench WHAT=growth`). The counts do not depend on the machine. *Znodes* are those that an operation reads and writes;
+each name in a list counts, and each check of a version. *kB* are read from files and written to them, mostly pages of
+SQLite. *CPU* is the time that the process computes, without waiting; it is noisy by some tenths.
 
 In the pictures, each line is a cost in relation to that at the smallest size, on logarithmic scales. The dotted line
 is what would grow in proportion to the size. The last column of a table is the growth from the smallest to the largest

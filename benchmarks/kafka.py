@@ -75,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if not options.quick and options.only is None and options.spark == kafka_peer.RELEASES[0]:
-        report.write_part("On Kafka", _introduction(options.spark), sections, "make bench-kafka")
+        report.write_part("On Kafka", _introduction(options.spark), sections, "make bench WHAT=kafka")
         print(f"wrote {report.PAGE}")
     return 0
 

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if not options.quick and options.only is None:
-        report.write_part("Being watched", INTRODUCTION, sections, "make bench-operations")
+        report.write_part("Being watched", INTRODUCTION, sections, "make bench WHAT=operations")
         print(f"wrote {report.PAGE}")
     return 0
 

@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
         measure = partial(in_a_process, module, quick=options.quick)
         sections.append(report.section(heading, module.EXPLANATION, measure))
     if not options.quick and options.only is None:
-        report.write_part("Into other stores", INTRODUCTION, sections, "make bench-targets")
+        report.write_part("Into other stores", INTRODUCTION, sections, "make bench WHAT=targets")
         print(f"wrote {report.PAGE}")
     return 0
 

@@ -30,7 +30,7 @@ from tests.support.servers.postgres import PostgresServer
 from tests.support.servers.postgres import running_server as running_postgres
 
 EXPLANATION = """\
-The stores are those of `make run-everywhere`, with files on this disk: Kafka, PostgreSQL, an Iceberg table, files and
+The stores are those of `make demo WHAT=everywhere`, on this disk: Kafka, PostgreSQL, an Iceberg table, files and
 OpenSearch. The peer is the sum of five queries with one of oncelog's sinks each. All read the same files, a batch for
 each, and keep their ledger in the same SQLite file. What counts is the time in `foreachBatch`, but for a query's first
 batch. The ratio of one alone is its part of the sum."""

@@ -167,7 +167,7 @@ def check_pythons(wheel: Path, sdist: Path, named: Sequence[str], metadata: Mess
             "apart; with the extras every module loads, and the quick start runs on Spark",
         )
     if not checked:
-        raise FaultError("none of the supported Pythons is on this machine; name one: make release-check PYTHONS=...")
+        raise FaultError("none of the supported Pythons is on this machine; name one: make wheel CHECK=1 PYTHONS=...")
 
 
 def _interpreters(minor: int, named: Sequence[str]) -> Iterator[str]:

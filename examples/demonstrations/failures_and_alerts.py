@@ -6,7 +6,7 @@ failure has to fire its alerts and no other, within 30 seconds. Then the command
 fires any more. In the end every flight must be in each copy, once. Where the Kafka connector's jar is, two more queries
 copy into topics of Kafka, and three failures more are their own.
 
-    python examples/demonstrations/failures_and_alerts.py [--only ALERT ...] [FOLDER]        # or: make demo-operations
+    python examples/demonstrations/failures_and_alerts.py [--only ALERT ...] [FOLDER]    # or: make demo WHAT=operations
 
 With --only it stages the failures whose first alerts these are. Without a Prometheus (on Debian the package
 prometheus) it reads the exporters' pages itself. Exits with 1 unless all of that is so. What the programs printed is in

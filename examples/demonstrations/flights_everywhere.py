@@ -7,7 +7,7 @@ and executor together, at ten crash points of a batch; between some of its lives
 are killed and started again. Then a client that is not oncelog's counts the rows of each store, and compares them with
 the CSV that the flights came from. A twin, which writes into one store after the other, dies as often.
 
-    python examples/demonstrations/flights_everywhere.py        # or: make run-everywhere
+    python examples/demonstrations/flights_everywhere.py        # or: make demo WHAT=everywhere
 
 Exits with 1 unless each store of the first query is exactly right. What the runs leave is in build/everywhere.
 """

@@ -5,7 +5,7 @@ query of `flights_exactly_once.py` reads what a loader writes in transactions, e
 writes the late departures with oncelog's sink. It dies at the same seven moments of a micro-batch, and a few times a
 minute the server stands still for two seconds. At the end every row is compared with the CSV of the flights.
 
-    python examples/demonstrations/flights_in_a_bucket.py        # or: make run-bucket
+    python examples/demonstrations/flights_in_a_bucket.py        # or: make demo WHAT=bucket
 
 The server is SeaweedFS, a process on this machine, which is gone afterwards. What the run leaves is in build/bucket.
 Exits with 1 unless the query's output is exactly right.

@@ -6,7 +6,7 @@ transactions, every fifth of which is aborted, and writes the late departures wi
 workers, the driver and ZooKeeper's leader are killed and replaced. At the end every row is compared with the CSV that
 the flights came from.
 
-    python examples/demonstrations/flights_on_a_cluster.py        # or: make run-cluster
+    python examples/demonstrations/flights_on_a_cluster.py        # or: make demo WHAT=cluster
 
 All servers run as processes on this machine, and are gone afterwards. Their output is in build/cluster. Exits with 1
 unless the query's output is exactly right. Needs Linux, because it listens on 127.0.0.2 and reads /proc.

@@ -6,10 +6,10 @@ together, at ten crash points of a micro-batch, and between some of its runs the
 Then librdkafka reads the topic read_committed, and every row is compared with the CSV that the flights came from. A
 twin without transactions is killed as often, except with connect, where foreachBatch needs more of the server's Python.
 
-    python examples/demonstrations/kafka_exactly_once.py                     # or: make run-kafka
-    python examples/demonstrations/kafka_exactly_once.py --by spark-submit   # or: make run-kafka BY=spark-submit
-    python examples/demonstrations/kafka_exactly_once.py --by connect        # or: make run-kafka BY=connect
-    python examples/demonstrations/kafka_exactly_once.py --transactions 1    # or: make run-kafka TRANSACTIONS=1
+    python examples/demonstrations/kafka_exactly_once.py                     # or: make demo WHAT=kafka
+    python examples/demonstrations/kafka_exactly_once.py --by spark-submit   # or: make demo WHAT=kafka BY=spark-submit
+    python examples/demonstrations/kafka_exactly_once.py --by connect        # or: make demo WHAT=kafka BY=connect
+    python examples/demonstrations/kafka_exactly_once.py --transactions 1    # or: make demo WHAT=kafka TRANSACTIONS=1
 
 The query is the same each time. What is killed is a Python program with its driver, a driver with its program, or a
 Spark Connect server, whose client then connects to the next one. By default the broker has transactions of version 2,

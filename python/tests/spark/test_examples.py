@@ -37,7 +37,7 @@ def test_the_quick_start_reads_back_the_late_flights(tmp_path: Path) -> None:
 def test_the_cells_of_the_notebook_print_what_stands_below_them() -> None:
     command = [sys.executable, str(ROOT / "tools" / "notebook.py"), "--check"]
     ended = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, f"{ended.stdout}{ended.stderr}\nIf this is as it should be: make notebook"
+    assert ended.returncode == 0, f"{ended.stdout}{ended.stderr}\nIf this is as it should be: make demo WHAT=notebook"
 
 
 @pytest.mark.parametrize("name", PRINTED)

@@ -1,4 +1,4 @@
-"""`make demo-operations`: ten failures fire their alerts and no other, and the commands of their pages mend them."""
+"""`make demo WHAT=operations`: ten failures fire their alerts and no others, and their pages' commands fix them."""
 
 from __future__ import annotations
 

@@ -37,6 +37,12 @@ def test_a_target_whose_program_asks_for_the_jars_builds_them_first() -> None:
     assert [name for name, before in asking.items() if not {"shims", "$(SHIMS)"}.intersection(before.split())] == []
 
 
+def test_every_demonstration_can_be_chosen() -> None:
+    programs = re.findall(r"^DEMO\.(\w+)", MAKEFILE, re.MULTILINE)
+
+    assert re.findall(r"^demo\.WHAT := (.+)$", MAKEFILE, re.MULTILINE) == [" ".join(programs)]
+
+
 def test_the_forge_tests_each_supported_python_and_each_older_spark() -> None:
     classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["classifiers"]
     pythons = [found[1] for one in classifiers if (found := re.fullmatch(r".* :: Python :: (3\.\d+)", one))]

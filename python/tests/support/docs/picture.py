@@ -1,6 +1,6 @@
 """The picture in the README: the top of the page of the last `make run`, in light and dark, and in words.
 
-cd python && python -m tests.support.docs.picture        # or: make picture
+cd python && python -m tests.support.docs.picture        # or: make docs WHAT=picture
 """
 
 from __future__ import annotations

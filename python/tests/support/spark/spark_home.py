@@ -51,7 +51,7 @@ def elsewhere(python: Path | str) -> dict[str, str]:
 
 @cache
 def lean_spark_home() -> Path:
-    """The folder. Who asks first makes it, in half a minute; who asks meanwhile waits for that. `make warm` asks."""
+    """The folder. The first caller builds it in half a minute; others wait. `make test` calls this first."""
     home = BUILD / f"spark-home-{version('pyspark')}-{_marks_of_origin()}"
     if not _archive(home).exists():
         home.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The page of `make run-everywhere` needs nothing else, and tells what each store has."""
+"""The page of `make demo WHAT=everywhere` needs nothing else, and tells what each store has."""
 
 from __future__ import annotations
 

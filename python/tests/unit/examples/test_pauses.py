@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="
 
 
 def test_who_waits_for_a_paused_server_and_does_nothing_else_sees_it_go_on(tmp_path: Path) -> None:
-    """The run of `make run-bucket` did, and nobody was left to resume the server."""
+    """The run of `make demo WHAT=bucket` did, and nobody was left to resume the server."""
     with Sleeper(tmp_path).running() as server, standing_still(server, serves_s=0.01, stands_still_s=0.01):
         for _ in range(3):
             until(lambda: server.is_paused)

@@ -1,4 +1,4 @@
-"""The stream reader of Spark 4.0 and 4.1, asked as oncelog's jar asks it; `make spark SPARK=4.0.5` has queries."""
+"""The stream reader of Spark 4.0 and 4.1, called as oncelog's jar calls it. `make versions` runs real queries."""
 
 from __future__ import annotations
 
