@@ -1,7 +1,7 @@
 """A run of a Kafka sink that lives in two processes: the tasks run between its two steps.
 
-`Held` is all that the first step passes on; the rest is in the ledger. The tasks run only once. If their rows are needed
-a second time, the batch fails, and the query's restart runs them.
+`Held` is all that the first step passes on; the rest is in the ledger. The tasks run only once. If their rows are
+needed a second time, the batch fails, and the query's restart runs them.
 """
 
 from __future__ import annotations

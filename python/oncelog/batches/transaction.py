@@ -1,9 +1,9 @@
 """Steps as values, and what runs them: one transaction in the store of the ledgers, for one sink or for several.
 
-A sink *derives* its step right before the transaction: it checks there what must still hold when the transaction commits
-(its open transactions, its partitions). If the transaction fails with an error that a sink can do something about, all
-sinks derive their steps again. Hence a check is never older than the transaction that relies on it, whichever sink made
-the others wait.
+A sink *derives* its step right before the transaction: there it checks what must still hold when the transaction
+commits (its open transactions, its partitions). If the transaction fails with an error that one of the sinks can
+recover from, all sinks derive their steps again. Hence each check is as young as the transaction that relies on it,
+even if another sink made this one wait.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Step(Generic[T]):
     Attributes:
         run: reads, compares and writes. It may run several times; only the run that is committed counts.
         take: takes what that run returned.
-        recover: gets the error that the transaction failed with, whichever step raised it. Returns True once it has done
-            what makes a step that is derived again succeed; each step may do so a few times only.
+        recover: called with the error of a failed transaction, whichever step raised it. Returns True after it has
+            removed the cause, so that a step derived again may succeed. A step recovers a few times at most.
     """
 
     run: Callable[[ZnodeView], T]

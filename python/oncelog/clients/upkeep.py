@@ -42,10 +42,10 @@ class Upkeep:
 
         If the step is committed, the caller passes the result to `has_settled`.
         """
-        found = None
+        due = []
         with _ignoring_errors():
-            found = self._settler.step_if_due(partitions)
-        return found
+            due.append(self._settler.step_if_due(partitions))
+        return due[0] if due else None
 
     def has_settled(self, settling: Settling) -> None:
         """The step was committed."""

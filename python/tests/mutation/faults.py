@@ -217,7 +217,10 @@ ENDING = [
         "        with suppress(OncelogError):\n            roll",
         "        with suppress(CorruptDataError):\n            roll",
         (
-            "unit/clients/test_producer.py::test_what_is_in_the_log_is_not_called_failed_because_its_topic_went_before_the_tail_was_rolled",
+            (
+                ""
+                "unit/clients/test_producer.py::test_what_is_in_the_log_is_not_called_failed_because_its_topic_went_before_the_tail_was_rolled"
+            ),
         ),
     ),
 ]
@@ -257,7 +260,10 @@ SEQUENCES = [
         "            self.identity = None\n",
         "            pass\n",
         (
-            "unit/clients/test_producer.py::test_what_is_sent_behind_dropped_records_is_never_taken_for_them_though_they_are_in_the_log",
+            (
+                ""
+                "unit/clients/test_producer.py::test_what_is_sent_behind_dropped_records_is_never_taken_for_them_though_they_are_in_the_log"
+            ),
         ),
     ),
     Fault(
@@ -280,7 +286,10 @@ SEQUENCES = [
         "        if not self._may_be_committed:\n",
         "        if True:\n",
         (
-            "unit/clients/test_producer.py::test_a_commit_that_may_have_been_done_is_not_aborted_by_the_next_transaction",
+            (
+                ""
+                "unit/clients/test_producer.py::test_a_commit_that_may_have_been_done_is_not_aborted_by_the_next_transaction"
+            ),
         ),
     ),
     Fault(
@@ -611,7 +620,10 @@ STEPS = [
         "        if not middle:\n            raise\n",
         "        raise\n",
         (
-            "unit/coordinator/test_step_sizes.py::test_parts_are_halved_as_often_as_they_are_too_large_and_stay_in_order",
+            (
+                ""
+                "unit/coordinator/test_step_sizes.py::test_parts_are_halved_as_often_as_they_are_too_large_and_stay_in_order"
+            ),
         ),
     ),
     Fault(
@@ -627,7 +639,10 @@ STEPS = [
         " or grown_bytes > limits.MAX_PARTITION_BYTES):",
         "):",
         (
-            "unit/coordinator/test_step_sizes.py::test_a_partition_without_room_for_one_more_name_is_pinned_and_free_again_once_settled",
+            (
+                ""
+                "unit/coordinator/test_step_sizes.py::test_a_partition_without_room_for_one_more_name_is_pinned_and_free_again_once_settled"
+            ),
         ),
     ),
     Fault(
@@ -636,7 +651,10 @@ STEPS = [
         "    if len(data) > limits.MAX_TRANSACTION_BYTES:\n",
         "    if False:\n",
         (
-            "unit/coordinator/test_step_sizes.py::test_a_transaction_that_names_too_much_for_its_end_can_still_be_aborted",
+            (
+                ""
+                "unit/coordinator/test_step_sizes.py::test_a_transaction_that_names_too_much_for_its_end_can_still_be_aborted"
+            ),
         ),
     ),
     Fault(
@@ -645,7 +663,10 @@ STEPS = [
         "        if len(state.pending) >= limits.PENDING_OFFSETS_KEPT:\n",
         "        if False:\n",
         (
-            "unit/coordinator/test_step_sizes.py::test_pending_offsets_of_decided_transactions_are_folded_before_their_settlers_come",
+            (
+                ""
+                "unit/coordinator/test_step_sizes.py::test_pending_offsets_of_decided_transactions_are_folded_before_their_settlers_come"
+            ),
         ),
     ),
     Fault(
@@ -741,7 +762,10 @@ BATCHES = [
         "        if self._has_staged:\n            self._check_group_unmoved",
         "        if False:\n            self._check_group_unmoved",
         (
-            "simulation/test_round_interleavings.py::test_the_check_at_the_decision_keeps_strangers_out_of_the_group_by_itself",
+            (
+                ""
+                "simulation/test_round_interleavings.py::test_the_check_at_the_decision_keeps_strangers_out_of_the_group_by_itself"
+            ),
         ),
     ),
     Fault(
@@ -987,7 +1011,10 @@ SPARK = [
     Fault(
         "a batch that others aborted is given up",
         "batches/run.py",
-        "            if not all(batch.is_repeatable for batch in batches):\n                raise\n            return self._run",
+        (
+            "            if not all(batch.is_repeatable for batch in batches):\n                raise\n"
+            "            return self._run"
+        ),
         "            raise\n            return self._run",
         ("unit/batches/test_run.py",),
     ),
@@ -1717,7 +1744,10 @@ SINK = [
     Fault(
         "a recovery finishes nothing",
         KAFKA + "oncelog_kafka/target.py",
-        "            ends = finish(self._brokers, self._target.store, decided)\n            if ends.lost:\n                raise self._lost(decided, ends.lost)\n",
+        (
+            "            ends = finish(self._brokers, self._target.store, decided)\n            if ends.lost:\n"
+            "                raise self._lost(decided, ends.lost)\n"
+        ),
         "            pass\n",
         (UNDISTURBED,),
     ),
@@ -1990,7 +2020,10 @@ SINK = [
     Fault(
         "a batch is decided with its losers open",
         "batches/run.py",
-        '            with self._kept_alive(), self._timed("prepare_ms"):\n                for part in parts:\n                    part.attempt.prepare(part.report)\n',
+        (
+            '            with self._kept_alive(), self._timed("prepare_ms"):\n'
+            "                for part in parts:\n                    part.attempt.prepare(part.report)\n"
+        ),
         "",
         (UNDISTURBED,),
     ),
