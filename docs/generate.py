@@ -113,16 +113,16 @@ def metrics_page() -> str:
     """The page of all metrics."""
     return f"""# Metrics
 
-What `oncelog exporter`, `oncelog kafka exporter` and `oncelog.spark.observe` serve to Prometheus; how to start them is
-[on a page of its own](../operations/metrics.md). `make docs` generates this page from the code. The last column names
-the alert that a metric is for.
+`oncelog exporter`, `oncelog kafka exporter` and `oncelog.spark.observe` serve these metrics to Prometheus
+([how to start them](../operations/metrics.md)). `make docs` generates this page from the code. The last column names
+the alert that uses the metric.
 
 ## Exporters
-Both exporters serve these of themselves.
+Both exporters serve these metrics about themselves.
 
 {catalogue.render_markdown_table(catalogue.EXPORTER)}
 ## Logs
-`oncelog exporter` with a log. Ages are by the exporter's clock.
+`oncelog exporter` with a log. Ages are measured by the exporter's clock.
 
 {catalogue.render_markdown_table(catalogue.LOG)}
 ## Ledgers
@@ -136,18 +136,20 @@ Both exporters. `target` is the kind of the sink, such as `log`, `kafka` or `pos
 {catalogue.render_markdown_table(kafka_metrics.KAFKA)}
 ## Queries
 `oncelog.spark.observe`, in the driver. `query` is the query's name, or its id; `source` is the number of the source in
-the query. The first {QUERIES_MOST} queries of a driver have series of their own, all others share `query="(others)"`.
-Metrics of sinks are those of `foreachBatch`; a sink by `format` only shows in its query.
+the query. The first {QUERIES_MOST} queries of a driver have their own series, all others share `query="(others)"`.
+Only sinks of `foreachBatch` have metrics of their own. A sink used through `format` shows only in the metrics of its
+query.
 
 {catalogue.render_markdown_table(catalogue.QUERY)}
 ## Stores
-`oncelog.spark.observe`, of the driver, and `oncelog.metrics.stores.observe`, of any process. What tasks ask is not in
-them.
+`oncelog.spark.observe` serves those of the driver, and `oncelog.metrics.stores.observe` those of any process. Requests
+of tasks are not included.
 
 {catalogue.render_markdown_table(catalogue.STORE)}
 ## Alerts
-`oncelog exporter --rules` prints them as a file of rules, and `oncelog kafka exporter --rules` also those on Kafka.
-Change the numbers to your own. Each links to its page of the runbook, and so does its annotation `runbook_url`.
+`oncelog exporter --rules` prints them as a rule file for Prometheus. `oncelog kafka exporter --rules` adds those for
+Kafka. Adjust the thresholds to your needs. Each alert links to its page of the runbook, here and in its annotation
+`runbook_url`.
 
 {alerts.render_markdown_table((*alerts.ALERTS, *kafka_metrics.ALERTS))}"""
 

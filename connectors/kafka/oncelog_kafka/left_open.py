@@ -1,4 +1,4 @@
-"""Asks the partitions for transactions that nobody ends, beside the exporter's readings and much less often.
+"""Searches the partitions for transactions that nobody will end, less often than the exporter reads.
 
 A search asks each broker once for every thousand partitions, and may take longer than a scrape waits. Hence a thread of
 its own searches, and readings have what the last search found. In between, it only asks the partitions in which
@@ -25,15 +25,16 @@ _log = logging.getLogger(__name__)
 
 LEFT_OPEN = gauge(
     "oncelog_kafka_transactions_left_open",
-    "Transactions that are open in a partition and that nobody ends, as the last search of the partitions found, by "
-    "what became of them: committed, aborted, unknown, running",
+    "Transactions that are open in a partition and that nobody will end, as of the last search of the partitions, by "
+    "how they ended: committed, aborted, unknown, running",
     "verdict",
     alert="OncelogKafkaMarkerLeftOut",
 )
 NOT_ASKED = gauge(
-    "oncelog_kafka_partitions_not_asked", "Partitions that did not answer that search, or may not be read"
+    "oncelog_kafka_partitions_not_asked",
+    "Partitions that the search could not check: no answer, or no permission to read",
 )
-ASKED = gauge("oncelog_kafka_partitions_asked_timestamp_seconds", "When that search of all partitions ended")
+ASKED = gauge("oncelog_kafka_partitions_asked_timestamp_seconds", "Time when the last search of all partitions ended")
 
 PARTITIONS: Final = (LEFT_OPEN, NOT_ASKED, ASKED)
 

@@ -38,7 +38,7 @@ STATES: Final = (
 TRANSACTIONS = gauge("oncelog_kafka_transactions", "Transactional ids by state, as the coordinators list them", "state")
 HANGING = gauge(
     "oncelog_kafka_transactions_hanging",
-    "Transactions that are open beyond their time-out, so that their coordinator should have aborted them",
+    "Transactions that are open beyond their timeout, although their coordinator should have aborted them",
     alert="OncelogKafkaTransactionHangs",
 )
 OLDEST_OPEN = gauge(
@@ -46,13 +46,13 @@ OLDEST_OPEN = gauge(
 )
 UNDECIDED_AGE = gauge(
     "oncelog_kafka_topic_undecided_age_seconds",
-    "Age of the oldest open transaction with data in the topic, which holds its readers back; absent for none",
+    "Age of the oldest open transaction with data in the topic, which blocks its readers; absent for none",
     "topic",
     alert="OncelogKafkaReadersStandStill",
 )
 FOREIGN = gauge(
     "oncelog_kafka_ledger_foreign_records",
-    "Records of other programs in the ledger's topic, which are left out, as far as the exporter has read the topic; "
+    "Records of other programs in the ledger's topic, which are ignored, as far as the exporter has read the topic; "
     "0 if the ledger is not in a topic",
 )
 SINK_OPEN = gauge("oncelog_kafka_sink_open_transactions", "Open transactions of the sink with this prefix", "prefix")
@@ -66,18 +66,25 @@ TIME_LEFT = gauge(
 _PARTITION: Final = ("topic", "partition")
 STABLE_END = gauge(
     "oncelog_kafka_partition_last_stable_offset",
-    "Where read_committed readers of the partition end (of the topics and groups that were named)",
+    "Where read_committed readers of the partition stop (topics and groups that were named)",
     *_PARTITION,
 )
-LOG_END = gauge("oncelog_kafka_partition_log_end_offset", "The offset of the next record, likewise", *_PARTITION)
+LOG_END = gauge(
+    "oncelog_kafka_partition_log_end_offset",
+    "The offset of the next record (topics and groups that were named)",
+    *_PARTITION,
+)
 GROUP_LAG = gauge(
     "oncelog_kafka_group_lag_offsets",
-    "Offsets from the committed one to the last stable offset, of the groups that were named",
+    "Offsets between the committed one and the last stable offset (groups that were named)",
     "group",
     *_PARTITION,
 )
 GROUP_LAG_TO_END = gauge(
-    "oncelog_kafka_group_lag_to_end_offsets", "The same to the log end, with undecided data", "group", *_PARTITION
+    "oncelog_kafka_group_lag_to_end_offsets",
+    "The same up to the log end, including undecided data",
+    "group",
+    *_PARTITION,
 )
 
 CLUSTER: Final = (TRANSACTIONS, HANGING, OLDEST_OPEN, UNDECIDED_AGE)
