@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,10 @@ BEHIND_THE_DECISION = (
 
 def visible(folder: Path, *columns: str) -> list[tuple[Any, ...]]:
     """The rows of all Parquet files that plain readers see, sorted."""
-    files = [file for file in folder.rglob("*.parquet") if is_visible(file, folder)]
+    files = []
+    for above, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if is_visible(Path(above, name), folder)]  # others may vanish now
+        files += [file for name in names if is_visible(file := Path(above, name), folder) and file.suffix == ".parquet"]
     if not files:
         return []
     found = arrow.dataset(files, format="parquet").to_table(columns=list(columns))

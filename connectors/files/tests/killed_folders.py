@@ -44,8 +44,7 @@ class World(Lives):
     def live(self, point: str) -> Program:
         self._lives += 1
         self.mark.touch()
-        settings = {"source": str(self.folder / "in"), "sink": self.sink(), "spark": self.spark()}
-        return self._start("files_copier", settings, point)
+        return self._copy("oncelog_files:sink", self.sink(), point, FilesCrashPoint, spark=self.spark())
 
     def sink(self) -> dict[str, str]:
         """The options of the sink."""

@@ -65,7 +65,7 @@ class World(Lives):
     def live(self, point: str) -> Program:
         self._lives += 1
         self.mark.touch()
-        return self._start("postgres_copier", {"source": str(self.folder / "in"), "sink": self._sink}, point)
+        return self._copy("oncelog_postgres:sink", self._sink, point, PostgresCrashPoint)
 
     def recover(self) -> None:
         """Everything is there once, and nothing else is left."""

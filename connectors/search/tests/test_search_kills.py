@@ -55,8 +55,7 @@ class World(Lives):
         self._lives += 1
         self.mark.touch()
         sink = {"url": self.opensearch.url, "index": self.index, "staging": str(self.staging)}
-        settings = {"source": str(self.folder / "in"), "sink": {**sink, "transactionalIdPrefix": "killed"}}
-        return self._start("search_copier", settings, point)
+        return self._copy("oncelog_search:sink", {**sink, "transactionalIdPrefix": "killed"}, point, SearchCrashPoint)
 
     def recover(self) -> None:
         """Everything is there once, and nothing else is left."""

@@ -95,8 +95,7 @@ class World(Lives):
     def live(self, point: str) -> Program:
         self._lives += 1
         self.mark.touch()
-        settings = {"format": self.kind, "source": str(self.folder / "in"), "sink": self._options}
-        return self._start("table_copier", settings, point)
+        return self._copy(f"oncelog_tables:{self.kind}", self._options, point, TablesCrashPoint)
 
     def recover(self) -> None:
         """Everything is there once, and nothing else is left."""

@@ -16,14 +16,15 @@ from tests.support.log.copier import Plan
 from tests.support.log.logs import numbered, started, values, write_aborted, write_committed
 from tests.support.servers.zookeeper import ZookeeperServer
 from tests.support.spark.faults import check_stage_ran_again
-from tests.support.spark.processes import start_job, start_program
+from tests.support.spark.processes import Program, start_job, start_program
 from tests.support.spark.queries import DOORS, PATIENCE_S, last_batch, place
-from tests.support.spark.standalone import awaited_executors, executors, standalone_cluster
+from tests.support.spark.releases import since_4_2
+from tests.support.spark.reruns import CANNOT_TAKE_BACK
+from tests.support.spark.standalone import LOCAL_CLUSTER, awaited_executors, executors, standalone_cluster
 from tests.support.spark.writers import WRITERS, jars_of
 
 pytestmark = pytest.mark.walk("tasks that die, or run twice, leave one copy")
 
-LOCAL_CLUSTER = "local-cluster[2,1,1024]"
 SIZE = 100
 """Records of a partition that come before the executors are killed, and as many again after it."""
 
@@ -128,6 +129,23 @@ def test_copies_are_exact_though_executors_die_and_others_write_beside_them(
         assert last_batch(tmp_path / door / "checkpoint") > 1
 
 
+def start_rerun(log: Log, folder: Path, name: str, writer: str, *doors: str, drawn: bool = False) -> Program:
+    """Start queries, one after the other, of which a part of the sink's stage runs again; each has a topic."""
+    queries = []
+    for door in doors:
+        own = folder / door
+        own.mkdir(exist_ok=True)
+        query = {"door": door, "sink": {"topic": door}, "trigger": {"availableNow": True}, "tasks": 4, "drawn": drawn}
+        queries.append({**query, "fault": "killed late", "folder": str(own), "checkpoint": str(own / "checkpoint")})
+    on_cluster = {"master": LOCAL_CLUSTER, "spark": awaited_executors() | jars_of(writer), "in_turn": True}
+    return start_job("copier", {"log": place(log), "queries": queries, **on_cluster}, folder, name)
+
+
+def check_one_copy(log: Log, topic: str) -> None:
+    for number in (0, 1):
+        assert sorted(filter(None, values(log, number, topic))) == sorted(sent("before", number))
+
+
 @pytest.mark.parametrize("writer", WRITERS)
 def test_a_stage_that_runs_again_after_some_of_its_tasks_succeeded_leaves_one_copy(
     log: Log, tmp_path: Path, writer: str
@@ -135,21 +153,32 @@ def test_a_stage_that_runs_again_after_some_of_its_tasks_succeeded_leaves_one_co
     """Spark keeps the receipts of those tasks, and runs the others in another attempt of the stage."""
     require_java()
     write(log, "before")
-    queries = []
     for door in DOORS:
         log.create_topic(door, partitions=2)
-        folder = tmp_path / door
-        folder.mkdir()
-        query = {"door": door, "sink": {"topic": door}, "trigger": {"availableNow": True}, "tasks": 4}
-        queries.append(
-            {**query, "fault": "killed late", "folder": str(folder), "checkpoint": str(folder / "checkpoint")}
-        )
-    on_cluster = {"master": LOCAL_CLUSTER, "spark": awaited_executors() | jars_of(writer), "in_turn": True}
 
-    with start_job("copier", {"log": place(log), "queries": queries, **on_cluster}, tmp_path, "driver") as driver:
+    with start_rerun(log, tmp_path, "driver", writer, *DOORS) as driver:
         assert driver.wait() == 0, driver.last_lines()
 
     for door in DOORS:
         check_stage_ran_again(tmp_path / door)
-        for number in (0, 1):
-            assert sorted(filter(None, values(log, number, door))) == sorted(sent("before", number))
+        check_one_copy(log, door)
+
+
+@since_4_2
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("writer", WRITERS)
+def test_map_tasks_that_give_other_rows_when_they_run_again_fail_the_query_and_a_restart_leaves_one_copy(
+    log: Log, tmp_path: Path, writer: str, door: str
+) -> None:
+    require_java()
+    write(log, "before")
+    log.create_topic(door, partitions=2)
+
+    with start_rerun(log, tmp_path, "driver", writer, door, drawn=True) as driver:
+        assert driver.wait() != 0, driver.last_lines()
+        assert CANNOT_TAKE_BACK in driver.output.read_text(errors="replace"), driver.last_lines()
+    assert values(log, topic=door) == []
+
+    with start_rerun(log, tmp_path, "restarted", writer, door, drawn=True) as driver:
+        assert driver.wait() == 0, driver.last_lines()
+    check_one_copy(log, door)

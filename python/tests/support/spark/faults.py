@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import IntegerType, StructField, StructType
 
 from oncelog.crash_points import VARIABLE, CrashPoint
 from oncelog.runtime import Log
@@ -23,6 +24,9 @@ MapBatches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 PATIENCE_S = 120
+
+TASK = "task of the row"
+"""A column."""
 
 
 class FailedOnPurposeError(Exception):
@@ -92,6 +96,29 @@ def killing_executor_late(folder: Path) -> MapBatches:
             yield batch
 
     return pass_on
+
+
+def shuffled(rows: DataFrame, tasks: int, *, drawn: bool = False) -> DataFrame:
+    """Give rows to that many tasks by a shuffle.
+
+    Args:
+        rows: of a query.
+        tasks: how many.
+        drawn: whether the task of a row is drawn by lot: a map task that runs again draws anew.
+    """
+    if not drawn:
+        return rows.repartition(tasks)
+    schema = StructType([*rows.schema.fields, StructField(TASK, IntegerType())])
+    return rows.mapInArrow(_drawing(tasks), schema).repartition(tasks, TASK).drop(TASK)
+
+
+def _drawing(tasks: int) -> MapBatches:
+    def draw(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            lots = pa.array([lot % tasks for lot in os.urandom(batch.num_rows)], pa.int32())
+            yield pa.RecordBatch.from_arrays([*batch.columns, lots], [*batch.schema.names, TASK])
+
+    return draw
 
 
 def check_stage_ran_again(folder: Path) -> None:

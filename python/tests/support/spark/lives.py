@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,12 @@ class Lives:
         hidden = self.folder / ".hidden"
         hidden.write_text(text)
         hidden.rename(self.folder / "in" / f"{number:05d}.json")
+
+    def _copy(self, into: str, sink: Mapping[str, Any], point: str, points: type[StrEnum], **more: Any) -> Program:
+        """Start this life's program, which copies what `put` makes; see `rows_copier`."""
+        named = f"{points.__module__}:{points.__name__}"
+        settings = {"into": into, "sink": sink, "source": str(self.folder / "in"), "points": named, **more}
+        return self._start("rows_copier", settings, point)
 
     def _start(
         self, job: str, settings: Mapping[str, Any], point: str | None, variables: Mapping[str, str] | None = None

@@ -13,6 +13,9 @@ from tests.support.spark import spark_home
 from tests.support.spark.processes import Program
 from tests.support.spark.queries import PATIENCE_S
 
+LOCAL_CLUSTER = "local-cluster[2,1,1024]"
+"""The master of a session that starts two executors with one core each, in processes of their own, on this host."""
+
 HOSTS = ("127.0.0.1", "127.0.0.2")
 """To Spark, two hosts. Linux answers on the whole of 127.0.0.0/8; macOS needs ``ifconfig lo0 alias``."""
 

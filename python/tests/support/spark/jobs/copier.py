@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import oncelog
 from oncelog.runtime import Log
-from tests.support.spark.faults import FAULTS
+from tests.support.spark.faults import FAULTS, shuffled
 from tests.support.spark.jobs.deaths import die_at
 from tests.support.spark.jobs.sessions import run_while_watched, spark_session
 from tests.support.spark.queries import into, stream
@@ -29,11 +29,11 @@ def start(spark: SparkSession, log: Log, query: dict[str, Any]) -> StreamingQuer
         spark: the session.
         log: of its source and its sink.
         query: its `door`, `checkpoint`, and options of `source` and `sink`; `fault` and its `folder` if it has one;
-            `tasks` if that many get its rows by a shuffle.
+            `tasks` and `drawn` if that many get its rows by a shuffle.
     """
     rows = stream(spark, log, **query.get("source", {})).select("key", "value", "partition")
     if "tasks" in query:
-        rows = rows.repartition(query["tasks"])
+        rows = shuffled(rows, query["tasks"], drawn=query.get("drawn", False))
     if "fault" in query:
         rows = rows.mapInArrow(FAULTS[query["fault"]](Path(query["folder"])), rows.schema)
     writer = into(rows, log, query["door"], **query["sink"]).option("checkpointLocation", query["checkpoint"])
