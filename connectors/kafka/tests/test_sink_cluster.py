@@ -21,7 +21,7 @@ from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, require_shims
 from tests.support.spark import spark_home
 from tests.support.spark.faults import executors_below
-from tests.support.spark.standalone import executors, speculating_executors, standalone_cluster
+from tests.support.spark.standalone import awaited_executors, executors, speculating_executors, standalone_cluster
 
 pytestmark = pytest.mark.walk("tasks that die, or run twice, leave one copy")
 
@@ -76,6 +76,20 @@ def test_an_executor_that_is_killed_in_a_batch_leaves_one_copy_and_none_needs_py
         world.stop()
 
     assert any(one is not None and (one.attempt, one.stage_attempt) != (0, 0) for one in attempts(world))
+    world.check_nothing_is_left_open()
+
+
+def test_a_stage_that_runs_again_after_some_of_its_tasks_succeeded_leaves_one_copy(
+    kafka: KafkaBroker, tmp_path: Path, door: str
+) -> None:
+    """With its executor, a task loses a part of the shuffle, so Spark runs it in another attempt of the stage."""
+    with copying(kafka, tmp_path, door, awaited_executors(), {}, tasks=4, select=["partition", SLOWLY]) as world:
+        world.wait_until(lambda: len(world.open_ids()) == 4)
+        os.kill(executors_below(tmp_path)[0], signal.SIGKILL)
+        world.recover()
+        world.stop()
+
+    assert sorted(one.stage_attempt for one in attempts(world) if one is not None) == [0, 0, 0, 1]
     world.check_nothing_is_left_open()
 
 

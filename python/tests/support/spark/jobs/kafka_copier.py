@@ -3,7 +3,7 @@
 It may be killed at a crash point, once, as the copier on Spark may, or wait at gates: the crash points of the sink, and
 `WRITE`, where one part of a batch is prepared while the others wait for their rows. Where a supervisor starts it again
 (`is_restarted`), it is the program of a user from source to sink, which an error of a query does not end. On a cluster
-its rows may go through expressions (`select`), and through a fault in its tasks.
+its rows may go through a shuffle into more `tasks`, expressions (`select`), and a fault in its tasks.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ def is_over(settings: dict[str, Any]) -> bool:
 def copy(spark: SparkSession, settings: dict[str, Any]) -> None:
     """Run the query until it fails, or all is over; says what can be said of it."""
     rows = read(spark, **settings["source"])
+    if "tasks" in settings:
+        rows = rows.repartition(settings["tasks"])
     rows = rows.selectExpr(*settings.get("select", ["*"]))
     rows.explain(extended=True)
     if "fault" in settings:
