@@ -28,10 +28,10 @@ from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.replicated.port import Entry, TrimmedError
 from oncelog.znodes.replicated.store import ReplicatedZnodeStore
 from oncelog.znodes.sqlite import SqliteZnodeStore
-from oncelog_kafka import ledger
-from oncelog_kafka.extents import Extent
-from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
-from oncelog_kafka.participants import Participant
+from oncelog_kafka.ledger import ledger
+from oncelog_kafka.ledger.ledger import KAFKA_LEDGERS, Ledger
+from oncelog_kafka.protocol.extents import Extent
+from oncelog_kafka.protocol.participants import Participant
 from tests.support.log.counted import CountedStore
 
 EXPLANATION = """\

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 import oncelog_kafka
 from benchmarks import data, kafka_peer
 from oncelog.testing.kafka_broker import TV2_VERSION, KafkaBroker
-from oncelog_kafka.batch_sink import KafkaSink
+from oncelog_kafka.sinks.batch_sink import KafkaSink
 
 SPARK, ONCELOG = "kafka", "oncelog-kafka"
 """The two connectors, by their formats."""

@@ -20,8 +20,8 @@ from oncelog.ports import Create, Set, ZnodeStore, ZnodeView
 from oncelog.testing.zookeeper_server import running_server
 from oncelog.znodes.replicated.command import Batch, encode
 from oncelog.znodes.replicated.port import BEGINNING
-from oncelog_kafka import ledger_store
-from oncelog_kafka.ledger_store import Settings
+from oncelog_kafka.ledger import ledger_store
+from oncelog_kafka.ledger.ledger_store import Settings
 
 EXPLANATION = """\
 The ledger's store is a log of steps in one partition, which each process replays. A *step* reads a znode of 300 bytes

@@ -21,8 +21,8 @@ from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_kafka.brokers import KafkaRequests, KafkaTransactions
 from oncelog_kafka.brokers.overview import KafkaOverview
 from oncelog_kafka.brokers.transactions import Identity
-from oncelog_kafka.participants import ONGOING
 from oncelog_kafka.patience import PatientBrokers
+from oncelog_kafka.protocol.participants import ONGOING
 
 TOPICS, PARTITIONS, IDS = 10, 100, 10_000
 GROUPS, OPEN = 10, 20

@@ -21,8 +21,8 @@ from oncelog.spark.observing import QUERIES_MOST
 from oncelog.spark.once_sink import OPTIONS as ONCE_OPTIONS
 from oncelog.spark.option_table import OPTIONS
 from oncelog_files import options as files_sink
-from oncelog_kafka import metrics as kafka_metrics
-from oncelog_kafka import options as kafka_sink
+from oncelog_kafka.operations import metrics as kafka_metrics
+from oncelog_kafka.options import sink_options as kafka_sink
 from oncelog_postgres import options as postgres_sink
 from oncelog_search import options as search_sink
 from oncelog_tables import options as table_sinks

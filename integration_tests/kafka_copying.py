@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from integration_tests.kafka_servers import Kafka
-from oncelog_kafka.admin_settings import KAFKA
+from oncelog_kafka.options.admin_settings import KAFKA
 from tests.support.connectors.kafka_sink import Reader
 from tests.support.harness.waiting import PATIENCE_S, until
 from tests.support.spark.jobs.kafka_copier import WRITE

@@ -17,7 +17,7 @@ from integration_tests.kafka_servers import COORDINATORS, running_kafka, running
 from integration_tests.servers import Server
 from oncelog.crash_points import CrashPoint
 from oncelog_kafka.crash_points import KafkaCrashPoint
-from oncelog_kafka.options import DEFAULT_LEDGER_TOPIC
+from oncelog_kafka.options.sink_options import DEFAULT_LEDGER_TOPIC
 from tests.support.harness.parts import require_java
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import require_shims

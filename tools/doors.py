@@ -17,7 +17,7 @@ DOORS = {
     "import oncelog_kafka; oncelog_kafka.sink()": "spark,kafka",
     "import oncelog_kafka; oncelog_kafka.configure(None)": "spark,kafka",
     "import oncelog_kafka; oncelog_kafka.jars()": "spark,kafka",
-    "import oncelog_kafka.cli": "kafka",
+    "import oncelog_kafka.cli.commands": "kafka",
     "import oncelog_postgres; oncelog_postgres.sink()": "spark,postgres",
     "import oncelog_files; oncelog_files.sink()": "spark",
     "import oncelog_tables; oncelog_tables.delta()": "spark,delta",

@@ -10,7 +10,7 @@ from oncelog.signatures import checked
 from oncelog_kafka.packaging import configure, jars
 
 if TYPE_CHECKING:
-    from oncelog_kafka.batch_sink import KafkaSink
+    from oncelog_kafka.sinks.batch_sink import KafkaSink
 
 __all__ = ["configure", "jars", "sink", "whole_ends"]
 
@@ -41,7 +41,7 @@ def sink(**options: Any) -> KafkaSink:
         from oncelog.spark.versions import require_classic  # here, because the command line works without PySpark
 
     require_classic(FORMAT_NAME)
-    from oncelog_kafka.batch_sink import KafkaSink
+    from oncelog_kafka.sinks.batch_sink import KafkaSink
 
     return KafkaSink(options)
 
@@ -71,6 +71,6 @@ def whole_ends(stable: Mapping[Any, int], starts: Mapping[Any, int], **options: 
         ends = oncelog_kafka.whole_ends(stable, {}, **{"kafka.bootstrap.servers": "host:9092"})
     """
     with extras("kafka", part="oncelog_kafka"):
-        from oncelog_kafka import whole_reads
+        from oncelog_kafka.whole_batches import whole_reads
 
     return whole_reads.whole_ends(stable, starts, options)

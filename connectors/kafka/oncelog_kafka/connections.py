@@ -11,10 +11,10 @@ from oncelog.errors import InvalidOptionError, UsageError
 from oncelog.ports import ZnodeStore
 from oncelog.spark.kit.kept import KeptOpen
 from oncelog.znodes.replicated.store import ReplicatedZnodeStore
-from oncelog_kafka import ledger_store, ledger_topic
-from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.brokers import Brokers
-from oncelog_kafka.options import LedgerPlace, SinkOptions
+from oncelog_kafka.ledger import ledger_store, ledger_topic
+from oncelog_kafka.options.admin_settings import JavaClient
+from oncelog_kafka.options.sink_options import LedgerPlace, SinkOptions
 
 _stores: KeptOpen[ZnodeStore] = KeptOpen()
 _brokers: KeptOpen[Brokers] = KeptOpen()

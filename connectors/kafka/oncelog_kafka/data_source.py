@@ -56,7 +56,7 @@ class KafkaDataSource(DataSource):
         return FORMAT_NAME
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from oncelog_kafka import steps
+        from oncelog_kafka.sinks import steps
 
         options = {name: text for name, text in self.options.items() if name.lower() != _REQUEST}
         request = next((text for name, text in self.options.items() if name.lower() == _REQUEST), None)

@@ -12,11 +12,11 @@ from typing import TypeVar
 
 from oncelog.errors import InvariantViolation
 from oncelog.ports import Clock
-from oncelog_kafka import end_txn
 from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError
-from oncelog_kafka.extents import Extents
-from oncelog_kafka.participants import Listed, Participant, Transaction
-from oncelog_kafka.ports import Ended, Offsets, PartitionStates, Requests
+from oncelog_kafka.protocol import end_txn
+from oncelog_kafka.protocol.extents import Extents
+from oncelog_kafka.protocol.participants import Listed, Participant, Transaction
+from oncelog_kafka.protocol.ports import Ended, Offsets, PartitionStates, Requests
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from random import Random
 from typing import Any, NamedTuple
 
 from oncelog_kafka.brokers import KafkaRequests
-from oncelog_kafka.participants import Participant, Transaction
-from oncelog_kafka.ports import CommittedOffset, Requests
+from oncelog_kafka.protocol.participants import Participant, Transaction
+from oncelog_kafka.protocol.ports import CommittedOffset, Requests
 from raw_producer import RawProducer
 from simulation.kafka.brokers import Cluster, Settings
 from simulation.kafka.requests import SimulatedRequests

@@ -21,11 +21,11 @@ from oncelog.batches.run import BatchDriver
 from oncelog.crash_points import CrashPoint
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog.types import TopicPartition
-from oncelog_kafka import options as sink_options
 from oncelog_kafka.brokers import Brokers
-from oncelog_kafka.data_plane import SparkJob
-from oncelog_kafka.participants import find_losers
-from oncelog_kafka.target import KafkaTarget
+from oncelog_kafka.options import sink_options
+from oncelog_kafka.protocol.participants import find_losers
+from oncelog_kafka.sinks.data_plane import SparkJob
+from oncelog_kafka.sinks.target import KafkaTarget
 from tests.support.connectors.kafka_sink import numbered, options, rows, values
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, fresh_name

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from oncelog_kafka import end_txn
-from oncelog_kafka.participants import Handover, Participant, ProducerIdAndEpoch
 from oncelog_kafka.patience import PatientBrokers
-from oncelog_kafka.ports import Ended
+from oncelog_kafka.protocol import end_txn
+from oncelog_kafka.protocol.participants import Handover, Participant, ProducerIdAndEpoch
+from oncelog_kafka.protocol.ports import Ended
 from tests.support.connectors.kafka_sink import numbered, prepare, rows
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker

@@ -18,7 +18,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from oncelog_kafka.brokers import KafkaRequests
 from oncelog_kafka.brokers.client import name_of
-from oncelog_kafka.ports import CommittedOffset
+from oncelog_kafka.protocol.ports import CommittedOffset
 from simulation.kafka.transactions import Identity, TopicPartition
 from tests.support.harness.waiting import until
 

@@ -16,8 +16,8 @@ from oncelog import metadata
 from oncelog.crash_points import CrashPoint
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog.znodes.clock import SystemClock
-from oncelog_kafka import metrics as k
 from oncelog_kafka.brokers import Brokers
+from oncelog_kafka.operations import metrics as k
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import Transaction
 from tests.support.servers.prometheus import Prometheus, require_prometheus

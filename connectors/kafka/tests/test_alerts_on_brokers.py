@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 
 from driven_batches import FIRST
 from driven_batches import World as Sink
-from oncelog_kafka import exporter_cli
 from oncelog_kafka.brokers import Brokers, KafkaRequests
-from oncelog_kafka.metrics import KafkaSource
+from oncelog_kafka.cli import exporter as exporter_cli
+from oncelog_kafka.operations.metrics import KafkaSource
 from planted_hangs import RELEASES, World, unguarded_broker, world_on
 from tests.support.connectors.kafka_sink import values
 from tests.support.harness.variants import variants

@@ -32,17 +32,18 @@ from oncelog.testing.server_process import free_ports
 from oncelog.types import TopicPartition
 from oncelog.znodes.clock import wall_ms
 from oncelog.znodes.replicated import store as replicated
-from oncelog_kafka import admin_settings, ledger_store, ledger_topic, repair, saved_rows
-from oncelog_kafka import options as sink_options
-from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.brokers import Brokers, KafkaProducers, KafkaRequests, KafkaTransactions
 from oncelog_kafka.brokers.producers import Row
-from oncelog_kafka.data_plane import SparkJob
 from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError
-from oncelog_kafka.hanging import OpenInPartition
-from oncelog_kafka.restore import Restored, Restoring
-from oncelog_kafka.saved_rows import Origin, SavedRows
-from oncelog_kafka.target import KafkaTarget
+from oncelog_kafka.ledger import ledger_store, ledger_topic
+from oncelog_kafka.operations import repair, saved_rows
+from oncelog_kafka.operations.restore import Restored, Restoring
+from oncelog_kafka.operations.saved_rows import Origin, SavedRows
+from oncelog_kafka.options import admin_settings, sink_options
+from oncelog_kafka.options.admin_settings import JavaClient
+from oncelog_kafka.protocol.hanging import OpenInPartition
+from oncelog_kafka.sinks.data_plane import SparkJob
+from oncelog_kafka.sinks.target import KafkaTarget
 from reads import Source
 from tests.support.connectors.kafka_sink import committed, options, rows, values
 from tests.support.servers.kafka import (

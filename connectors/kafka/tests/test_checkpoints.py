@@ -17,7 +17,7 @@ import oncelog
 from oncelog.batches.rules import BatchRequest
 from oncelog.cli import main
 from oncelog.ports import ZnodeStore
-from oncelog_kafka import ledger, ledger_store
+from oncelog_kafka.ledger import ledger, ledger_store
 from reads import EARLIEST, Source, create_again
 from tests.support.connectors.kafka_ledger import Ledger
 from tests.support.connectors.kafka_sink import options, values

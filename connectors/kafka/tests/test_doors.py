@@ -10,7 +10,7 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 import oncelog_kafka
 from oncelog.errors import InvalidOptionError, UsageError
-from oncelog_kafka.options import OPTIONS
+from oncelog_kafka.options.sink_options import OPTIONS
 from tests.support.harness.doors import VALUES, Door, doors_of, wrong_calls
 
 DOORS = [door for door in doors_of([oncelog_kafka]) if door.parameters]

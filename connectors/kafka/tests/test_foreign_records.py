@@ -8,11 +8,11 @@ import pytest
 
 from oncelog.errors import StoreAccessError
 from oncelog.ports import Create
-from oncelog_kafka import ledger_store
-from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.errors import ForeignTopicError
-from oncelog_kafka.ledger_store import Settings, open_ledger
-from oncelog_kafka.ports import Fetched
+from oncelog_kafka.ledger import ledger_store
+from oncelog_kafka.ledger.ledger_store import Settings, open_ledger
+from oncelog_kafka.options.admin_settings import JavaClient
+from oncelog_kafka.protocol.ports import Fetched
 from tests.support.servers.kafka import KafkaBroker, Transaction, fresh_name, require_shims, send
 
 

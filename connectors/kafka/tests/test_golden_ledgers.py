@@ -12,8 +12,8 @@ from oncelog.batches.rules import BatchRequest
 from oncelog.ports import ZnodeStore
 from oncelog.types import Outcome
 from oncelog.znodes.memory import MemoryZnodeStore
-from oncelog_kafka import ledger
-from oncelog_kafka.ledger import KAFKA_LEDGERS
+from oncelog_kafka.ledger import ledger
+from oncelog_kafka.ledger.ledger import KAFKA_LEDGERS
 from tests.support.connectors.kafka_ledger import Ledger
 
 GOLDEN = Path(__file__).with_name("ledgers-v1.json")

@@ -6,9 +6,9 @@ from collections.abc import Collection
 
 import pytest
 
-from oncelog_kafka.hanging import Hang, NotAsked, Verdict
-from oncelog_kafka.repair import Search
-from oncelog_kafka.ui_source import SEARCH_SECONDS, HangSearch, TopicPartition
+from oncelog_kafka.operations.repair import Search
+from oncelog_kafka.operations.ui_source import SEARCH_SECONDS, HangSearch, TopicPartition
+from oncelog_kafka.protocol.hanging import Hang, NotAsked, Verdict
 
 A, B = ("topic", 0), ("topic", 1)
 HANG = Hang(*A, 7, 4, 30, 1_000, "id", "CompleteCommit", None, Verdict.COMMITTED, "because")

@@ -18,12 +18,13 @@ from oncelog.batches.rules import BatchRequest
 from oncelog.testing.faults import killing_at
 from oncelog.testing.target_contract import at
 from oncelog.znodes.clock import wall_ms
-from oncelog_kafka import inspection, ledger, repair
 from oncelog_kafka.brokers import Brokers, KafkaProducers, partitions
 from oncelog_kafka.brokers import producers as asking
 from oncelog_kafka.crash_points import RepairCrashPoint
-from oncelog_kafka.hanging import Hang, Verdict
-from oncelog_kafka.participants import Participant
+from oncelog_kafka.ledger import ledger
+from oncelog_kafka.operations import inspection, repair
+from oncelog_kafka.protocol.hanging import Hang, Verdict
+from oncelog_kafka.protocol.participants import Participant
 from planted_hangs import HOUR_MS, RELEASES, LaterClock, World, avro_rows, unguarded_broker, world_on
 from tests.support.connectors.kafka_ledger import Ledger
 from tests.support.harness.variants import variants

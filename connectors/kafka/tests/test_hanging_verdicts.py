@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from oncelog_kafka.hanging import OpenInPartition, Recorded, Verdict, ends_by_itself, judge
-from oncelog_kafka.participants import Participant, Transaction
+from oncelog_kafka.protocol.hanging import OpenInPartition, Recorded, Verdict, ends_by_itself, judge
+from oncelog_kafka.protocol.participants import Participant, Transaction
 
 NOW_MS = 10_000_000
 MAX_MS = 1_000_000

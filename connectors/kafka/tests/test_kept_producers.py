@@ -13,8 +13,8 @@ from kept_producers import LEASE, Task
 from oncelog.errors import InvalidRecordError, NotPreparedError
 from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_kafka.brokers import KafkaRequests
-from oncelog_kafka.participants import Handover, Participant, ParticipantId
 from oncelog_kafka.patience import PatientBrokers
+from oncelog_kafka.protocol.participants import Handover, Participant, ParticipantId
 from raw_producer import RawProducer
 from simulation.kafka.transactions import Identity
 from tests.support.connectors.kafka_sink import TIMEOUT_MS, numbered, prepare, rows, values

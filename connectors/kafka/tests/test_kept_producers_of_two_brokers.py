@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from kept_producers import LEASE, Task
 from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_kafka.brokers import KafkaRequests
-from oncelog_kafka.participants import ParticipantId
 from oncelog_kafka.patience import PatientBrokers
+from oncelog_kafka.protocol.participants import ParticipantId
 from tests.support.connectors.kafka_sink import TIMEOUT_MS, numbered, values
 from tests.support.harness.variants import variants
 from tests.support.harness.waiting import until

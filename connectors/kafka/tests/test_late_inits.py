@@ -15,11 +15,11 @@ from oncelog import metadata
 from oncelog.batches.rules import BatchRequest
 from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_kafka.brokers import KafkaRequests
-from oncelog_kafka.finishing import DecidedRound, finish
-from oncelog_kafka.participants import Participant, token_group
 from oncelog_kafka.patience import PatientBrokers
-from oncelog_kafka.ports import CommittedOffset
-from oncelog_kafka.tokens import TokenText
+from oncelog_kafka.protocol.participants import Participant, token_group
+from oncelog_kafka.protocol.ports import CommittedOffset
+from oncelog_kafka.protocol.tokens import TokenText
+from oncelog_kafka.sinks.finishing import DecidedRound, finish
 from raw_producer import RawProducer
 from tests.support.connectors.kafka_ledger import Ledger
 from tests.support.connectors.kafka_sink import values

@@ -26,9 +26,9 @@ from oncelog.testing.target_contract import at, stop
 from oncelog_kafka import connections
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.crash_points import KafkaCrashPoint, RebuildCrashPoint
-from oncelog_kafka.ledger import KAFKA_LEDGERS
-from oncelog_kafka.ledger_store import open_ledger, requests_of
-from oncelog_kafka.participants import find_losers
+from oncelog_kafka.ledger.ledger import KAFKA_LEDGERS
+from oncelog_kafka.ledger.ledger_store import open_ledger, requests_of
+from oncelog_kafka.protocol.participants import find_losers
 from tests.support.connectors.kafka_sink import options, values
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, fresh_name, send

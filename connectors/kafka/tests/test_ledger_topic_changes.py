@@ -20,9 +20,9 @@ from oncelog.testing.kafka_broker import running_broker
 from oncelog.testing.target_contract import at
 from oncelog.znodes.replicated import store
 from oncelog_kafka.errors import BrokerAccessError
-from oncelog_kafka.ledger_store import open_ledger, requests_of
-from oncelog_kafka.ledger_topic import NEEDED, RIGHTS, RIGHTS_TO_READ
-from oncelog_kafka.ports import Fetched
+from oncelog_kafka.ledger.ledger_store import open_ledger, requests_of
+from oncelog_kafka.ledger.ledger_topic import NEEDED, RIGHTS, RIGHTS_TO_READ
+from oncelog_kafka.protocol.ports import Fetched
 from tests.support.connectors.kafka_sink import numbered
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, fresh_name

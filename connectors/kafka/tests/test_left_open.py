@@ -11,9 +11,18 @@ from oncelog.errors import OncelogError
 from oncelog.metrics.reading import Reading
 from oncelog.znodes.clock import SystemClock
 from oncelog_kafka.errors import BrokerUnavailableError
-from oncelog_kafka.hanging import Hang, NotAsked, Verdict
-from oncelog_kafka.left_open import AGAIN_MS, ASKED, EVERY_MS, LEFT_OPEN, NOT_ASKED, PARTITIONS, LeftOpen, Partitions
-from oncelog_kafka.repair import Search
+from oncelog_kafka.operations.left_open import (
+    AGAIN_MS,
+    ASKED,
+    EVERY_MS,
+    LEFT_OPEN,
+    NOT_ASKED,
+    PARTITIONS,
+    LeftOpen,
+    Partitions,
+)
+from oncelog_kafka.operations.repair import Search
+from oncelog_kafka.protocol.hanging import Hang, NotAsked, Verdict
 
 HANG = Hang("topic", 1, 7, 0, 0, 0, None, None, None, Verdict.COMMITTED, "")
 SOUND, HANGS = Search((), ()), Search((HANG,), (NotAsked("topic", 2, "LEADER_NOT_AVAILABLE"),))

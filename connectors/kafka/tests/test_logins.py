@@ -33,14 +33,13 @@ from oncelog.errors import InvalidOptionError
 from oncelog.testing import maven
 from oncelog.testing.kafka_broker import TV2_VERSION, KafkaBroker, broker_jars
 from oncelog.testing.server_process import free_ports
-from oncelog_kafka import admin_settings
-from oncelog_kafka import options as sink_options
 from oncelog_kafka.brokers import Brokers
-from oncelog_kafka.data_plane import SparkJob
 from oncelog_kafka.errors import BrokerAccessError
-from oncelog_kafka.ledger import KAFKA_LEDGERS
-from oncelog_kafka.participants import Participant
-from oncelog_kafka.target import KafkaTarget
+from oncelog_kafka.ledger.ledger import KAFKA_LEDGERS
+from oncelog_kafka.options import admin_settings, sink_options
+from oncelog_kafka.protocol.participants import Participant
+from oncelog_kafka.sinks.data_plane import SparkJob
+from oncelog_kafka.sinks.target import KafkaTarget
 from tests.support.connectors.kafka_sink import options, rows, values
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import fresh_name, require_broker, require_shims

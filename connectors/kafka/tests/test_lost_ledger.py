@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from oncelog.errors import UsageError
-from oncelog_kafka.lost_ledger import CLOCKS_DIFFER_MS, Fate, LostQuery, Traces, find
-from oncelog_kafka.participants import ParticipantId
-from oncelog_kafka.tokens import TokenText
+from oncelog_kafka.protocol.lost_ledger import CLOCKS_DIFFER_MS, Fate, LostQuery, Traces, find
+from oncelog_kafka.protocol.participants import ParticipantId
+from oncelog_kafka.protocol.tokens import TokenText
 
 BATCH = 7
 PLANNED_MS = 1_000_000

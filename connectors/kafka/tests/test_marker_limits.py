@@ -11,9 +11,9 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from driven_batches import FIRST, World
 from oncelog.errors import UsageError
-from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.brokers import Brokers
-from oncelog_kafka.data_topics import LEAST_LIMIT_MS, DataTopics
+from oncelog_kafka.options.admin_settings import JavaClient
+from oncelog_kafka.sinks.data_topics import LEAST_LIMIT_MS, DataTopics
 from tests.support.connectors.kafka_sink import values
 from tests.support.harness.variants import variants
 from tests.support.servers.kafka import KafkaBroker, fresh_name, require_shims

@@ -24,13 +24,13 @@ from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog.ui.troubles import Commands, find_troubles
 from oncelog.znodes.clock import SystemClock
 from oncelog_kafka import FORMAT_NAME
-from oncelog_kafka import metrics as k
 from oncelog_kafka.brokers import Brokers, overview
 from oncelog_kafka.brokers.client import answer_to
 from oncelog_kafka.brokers.overview import KafkaOverview
 from oncelog_kafka.crash_points import KafkaCrashPoint
-from oncelog_kafka.left_open import ASKED, LEFT_OPEN
-from oncelog_kafka.metrics import KafkaSource, Watched
+from oncelog_kafka.operations import metrics as k
+from oncelog_kafka.operations.left_open import ASKED, LEFT_OPEN
+from oncelog_kafka.operations.metrics import KafkaSource, Watched
 from tests.support.harness.waiting import until
 from tests.support.log.pages import Page, check_catalogued, page_at, value
 from tests.support.log.shell import serving

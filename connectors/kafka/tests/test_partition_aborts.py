@@ -17,16 +17,16 @@ from oncelog.batches.run import BatchDriver
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import NotPreparedError
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
-from oncelog_kafka import inspection, repair
-from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.crash_points import KafkaCrashPoint
-from oncelog_kafka.data_plane import SparkJob
 from oncelog_kafka.errors import ParticipantLostError
-from oncelog_kafka.jobs import Job
-from oncelog_kafka.ledger import KAFKA_LEDGERS
-from oncelog_kafka.options import parse
-from oncelog_kafka.target import KafkaTarget
+from oncelog_kafka.ledger.ledger import KAFKA_LEDGERS
+from oncelog_kafka.operations import inspection, repair
+from oncelog_kafka.options.admin_settings import JavaClient
+from oncelog_kafka.options.sink_options import parse
+from oncelog_kafka.sinks.data_plane import SparkJob
+from oncelog_kafka.sinks.jobs import Job
+from oncelog_kafka.sinks.target import KafkaTarget
 from tests.support.connectors.kafka_sink import committed, rows
 from tests.support.servers.kafka import KafkaBroker, fresh_name, require_shims
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from oncelog.types import TopicIdPartition
-from oncelog_kafka.extents import Extent
-from oncelog_kafka.participants import Participant, ProducerIdAndEpoch, Transaction
-from oncelog_kafka.partition_checks import find_changed, find_ended, of_transactions
-from oncelog_kafka.ports import PartitionState, PartitionStates
+from oncelog_kafka.protocol.extents import Extent
+from oncelog_kafka.protocol.participants import Participant, ProducerIdAndEpoch, Transaction
+from oncelog_kafka.protocol.ports import PartitionState, PartitionStates
+from oncelog_kafka.sinks.partition_checks import find_changed, find_ended, of_transactions
 
 OURS, OTHER = ProducerIdAndEpoch(7, 3), ProducerIdAndEpoch(8, 0)
 BILLS = TopicIdPartition("my-bills", "lq4oRWcCQ0uYzV8JjwT5bg", 4)

@@ -26,10 +26,10 @@ from oncelog.testing.znode_store_contract.worlds import increment, number_at
 from oncelog.znodes.replicated import snapshot, store
 from oncelog.znodes.replicated.store import ReplicatedZnodeStore
 from oncelog.znodes.schemes import Place
-from oncelog_kafka import ledger_store
-from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.control.requests import ControlRequests
-from oncelog_kafka.ledger_store import Settings, opened
+from oncelog_kafka.ledger import ledger_store
+from oncelog_kafka.ledger.ledger_store import Settings, opened
+from oncelog_kafka.options.admin_settings import JavaClient
 from tests.support.log.logs import started, values, write_committed
 from tests.support.servers.kafka import KafkaBroker, fresh_name, require_shims
 

@@ -21,12 +21,12 @@ from oncelog.errors import FileUnavailableError, FileWriteError, UsageError
 from oncelog.testing.faults import killing_at
 from oncelog.testing.target_contract import at, stop
 from oncelog.znodes.clock import wall_ms
-from oncelog_kafka import saved_rows
 from oncelog_kafka.brokers import KafkaProducers, KafkaTransactions
 from oncelog_kafka.brokers.producers import Row
 from oncelog_kafka.crash_points import RepairCrashPoint, RestoreCrashPoint
-from oncelog_kafka.end_txn import PASSING
-from oncelog_kafka.saved_rows import Origin
+from oncelog_kafka.operations import saved_rows
+from oncelog_kafka.operations.saved_rows import Origin
+from oncelog_kafka.protocol.end_txn import PASSING
 from planted_hangs import HOUR_MS, RELEASES, World, unguarded_broker, world_on
 from tests.support.harness.variants import variants
 from tests.support.servers.kafka import KafkaBroker, fresh_name

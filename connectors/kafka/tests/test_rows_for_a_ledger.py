@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 import oncelog_kafka
 from oncelog.errors import InvalidOptionError
 from oncelog_kafka import connections
-from oncelog_kafka.ledger_store import open_ledger
-from oncelog_kafka.options import DEFAULT_LEDGER_TOPIC, parse
+from oncelog_kafka.ledger.ledger_store import open_ledger
+from oncelog_kafka.options.sink_options import DEFAULT_LEDGER_TOPIC, parse
 from tests.support.connectors.kafka_sink import options, values
 from tests.support.servers.kafka import KafkaBroker, fresh_name
 from tests.support.spark.queries import run_available

@@ -11,11 +11,11 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 
 from broker_scripts import PARTITIONS, Script
 from oncelog.znodes.clock import SYSTEM_CLOCK
-from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.brokers import KafkaRequests
 from oncelog_kafka.control.requests import ControlRequests
+from oncelog_kafka.options.admin_settings import JavaClient
 from oncelog_kafka.patience import PatientBrokers
-from oncelog_kafka.ports import Requests
+from oncelog_kafka.protocol.ports import Requests
 from tests.support.servers.kafka import (
     STEADY,
     TV1_VERSION,

@@ -15,14 +15,14 @@ from oncelog.batches.rules import BatchRequest
 from oncelog.errors import NotPreparedError
 from oncelog.ports import ZnodeStore
 from oncelog.znodes.memory import MemoryZnodeStore
-from oncelog_kafka import stepwise
 from oncelog_kafka.errors import BrokerUnavailableError
-from oncelog_kafka.jobs import Job, Written
-from oncelog_kafka.options import parse
-from oncelog_kafka.participants import Handover, Participant
+from oncelog_kafka.options.sink_options import parse
 from oncelog_kafka.patience import PATIENCE_MS, PatientBrokers
-from oncelog_kafka.ports import CommittedOffset, Unstable
-from oncelog_kafka.target import KafkaTarget
+from oncelog_kafka.protocol.participants import Handover, Participant
+from oncelog_kafka.protocol.ports import CommittedOffset, Unstable
+from oncelog_kafka.sinks import stepwise
+from oncelog_kafka.sinks.jobs import Job, Written
+from oncelog_kafka.sinks.target import KafkaTarget
 from simulation.kafka.brokers import GROUPS, Cluster, Settings, shard_of
 from simulation.kafka.requests import NoAnswerError, SimulatedRequests
 from simulation.kafka.tasks import KeptProducers, TaskProducer, Work

@@ -10,12 +10,12 @@ from random import Random
 import pytest
 
 from oncelog.errors import NotPreparedError
-from oncelog_kafka import end_txn
-from oncelog_kafka.end_txn import Next, Token
 from oncelog_kafka.errors import BrokerUnavailableError
-from oncelog_kafka.participants import ONGOING, Participant
 from oncelog_kafka.patience import PatientBrokers
-from oncelog_kafka.ports import CommittedOffset, Unstable
+from oncelog_kafka.protocol import end_txn
+from oncelog_kafka.protocol.end_txn import Next, Token
+from oncelog_kafka.protocol.participants import ONGOING, Participant
+from oncelog_kafka.protocol.ports import CommittedOffset, Unstable
 from simulation.faults import Fault, NoFaults, RandomFaults
 from simulation.kafka.brokers import Cluster, Settings
 from simulation.kafka.lines import ProcessLine

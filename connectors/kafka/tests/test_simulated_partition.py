@@ -18,8 +18,8 @@ from oncelog.znodes.replicated import store
 from oncelog.znodes.replicated.command import Part, encode
 from oncelog.znodes.replicated.store import ReplicatedZnodeStore
 from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError, ForeignTopicError
-from oncelog_kafka.partition_log import PartitionLog
-from oncelog_kafka.ports import Appended, Fetched, LedgerTopic, PartitionRequests, Record, RecordBatch
+from oncelog_kafka.ledger.partition_log import PartitionLog
+from oncelog_kafka.protocol.ports import Appended, Fetched, LedgerTopic, PartitionRequests, Record, RecordBatch
 
 
 class Partition:

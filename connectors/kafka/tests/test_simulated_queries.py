@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
-from oncelog_kafka import end_txn, extents, finishing, inspection, ledger, participant_check, partition_checks, target
-from oncelog_kafka.end_txn import Next, Token
-from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
-from oncelog_kafka.participants import Participant
-from oncelog_kafka.ports import Ended
-from oncelog_kafka.target import KafkaAttempt, KafkaTarget, Lease
+from oncelog_kafka.ledger import ledger
+from oncelog_kafka.ledger.ledger import KAFKA_LEDGERS, Ledger
+from oncelog_kafka.operations import inspection
+from oncelog_kafka.protocol import end_txn, extents
+from oncelog_kafka.protocol.end_txn import Next, Token
+from oncelog_kafka.protocol.participants import Participant
+from oncelog_kafka.protocol.ports import Ended
+from oncelog_kafka.sinks import finishing, participant_check, partition_checks, target
+from oncelog_kafka.sinks.target import KafkaAttempt, KafkaTarget, Lease
 from simulation.kafka import tasks
 from simulation.kafka.requests import SimulatedRequests
 from simulation.kafka.swarm import run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog_kafka.target import KafkaAttempt
+from oncelog_kafka.sinks.target import KafkaAttempt
 from simulation.faults import Fault
 from simulation.kafka.exhaustive import VARIANTS, Played, Variant, pairs, places_of, singles
 from simulation.kafka.scenes import SCENES

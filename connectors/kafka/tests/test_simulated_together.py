@@ -10,7 +10,7 @@ import pytest
 from oncelog.batches import run as batch_run
 from oncelog.batches.transaction import run_steps
 from oncelog.ports import ZnodeStore
-from oncelog_kafka.target import KafkaAttempt
+from oncelog_kafka.sinks.target import KafkaAttempt
 from simulation.kafka.together import run
 from simulation.runner import Report, run_seeds
 from tests.support.simulation.planted import assert_found, named

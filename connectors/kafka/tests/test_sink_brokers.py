@@ -20,11 +20,11 @@ from kafka.protocol.metadata import CoordinatorType
 
 from oncelog.errors import UsageError
 from oncelog.znodes.clock import SYSTEM_CLOCK
-from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.brokers import Brokers, KafkaRequests
 from oncelog_kafka.control import process
 from oncelog_kafka.control.requests import ControlRequests
 from oncelog_kafka.errors import BrokerUnavailableError
+from oncelog_kafka.options.admin_settings import JavaClient
 from oncelog_kafka.patience import PatientBrokers
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, fresh_name, require_shims
@@ -135,7 +135,7 @@ def test_the_process_ends_with_its_parent_though_a_fork_holds_its_input(kafka: K
     require_shims()
     program = f"""
 import os, signal
-from oncelog_kafka.admin_settings import JavaClient
+from oncelog_kafka.options.admin_settings import JavaClient
 from oncelog_kafka.control.requests import ControlRequests
 control = ControlRequests(JavaClient({{"bootstrap.servers": "{kafka.address}"}}))
 fork = os.fork()

@@ -24,12 +24,13 @@ from oncelog.crash_points import CrashPoint
 from oncelog.metadata import open_metadata
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog.znodes.schemes import ZNODES_FILE
-from oncelog_kafka import batch_writes, connections
+from oncelog_kafka import connections
 from oncelog_kafka.brokers import Brokers
-from oncelog_kafka.data_plane import SparkJob
-from oncelog_kafka.ledger import KAFKA_LEDGERS
-from oncelog_kafka.options import parse
-from oncelog_kafka.target import KafkaTarget
+from oncelog_kafka.ledger.ledger import KAFKA_LEDGERS
+from oncelog_kafka.options.sink_options import parse
+from oncelog_kafka.sinks import batch_writes
+from oncelog_kafka.sinks.data_plane import SparkJob
+from oncelog_kafka.sinks.target import KafkaTarget
 from tests.support.connectors.kafka_sink import options, values
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, fresh_name

@@ -18,13 +18,13 @@ from oncelog.batches.attempt import Batch, BatchReport
 from oncelog.batches.rules import BatchRequest
 from oncelog.batches.run import BatchDriver
 from oncelog.cli import main
-from oncelog_kafka import ledger, ledger_store
-from oncelog_kafka import options as sink_options
 from oncelog_kafka.brokers import Brokers
-from oncelog_kafka.data_plane import SparkJob
-from oncelog_kafka.finishing import DecidedRound, finish
-from oncelog_kafka.participants import Participant
-from oncelog_kafka.target import KafkaTarget
+from oncelog_kafka.ledger import ledger, ledger_store
+from oncelog_kafka.options import sink_options
+from oncelog_kafka.protocol.participants import Participant
+from oncelog_kafka.sinks.data_plane import SparkJob
+from oncelog_kafka.sinks.finishing import DecidedRound, finish
+from oncelog_kafka.sinks.target import KafkaTarget
 from tests.support.connectors.kafka_ledger import Ledger
 from tests.support.connectors.kafka_sink import numbered, prepare, rows, values
 from tests.support.servers.kafka import KafkaBroker, Transaction, fresh_name, send

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from oncelog.testing.kafka_broker import DEFAULT_VERSION, TV1_VERSION, TV2_VERSION, broker_jars
-from oncelog_kafka import outcomes
 from oncelog_kafka.errors import KafkaInternalsError
+from oncelog_kafka.sinks import outcomes
 from tests.support.harness.parts import missing_part
 from tests.support.servers.kafka import require_broker, require_shims
 

@@ -14,8 +14,8 @@ import pytest
 from killed_queries import World
 from oncelog.metadata import open_metadata
 from oncelog_kafka.crash_points import KafkaCrashPoint
-from oncelog_kafka.ledger import KAFKA_LEDGERS
-from oncelog_kafka.participants import Participant, ParticipantId
+from oncelog_kafka.ledger.ledger import KAFKA_LEDGERS
+from oncelog_kafka.protocol.participants import Participant, ParticipantId
 from tests.support.harness.variants import variants
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, require_shims

@@ -11,11 +11,11 @@ from pyspark.sql import SparkSession
 
 from oncelog import metadata
 from oncelog.testing.target_contract import StoppedOnPurposeError, TargetContract, TargetWorld
-from oncelog_kafka import options as sink_options
 from oncelog_kafka.brokers import Brokers
-from oncelog_kafka.data_plane import SparkJob
-from oncelog_kafka.jobs import Written
-from oncelog_kafka.target import KafkaTarget
+from oncelog_kafka.options import sink_options
+from oncelog_kafka.sinks.data_plane import SparkJob
+from oncelog_kafka.sinks.jobs import Written
+from oncelog_kafka.sinks.target import KafkaTarget
 from tests.support.connectors.kafka_sink import rows, values
 from tests.support.servers.kafka import KafkaBroker, fresh_name, require_shims
 

@@ -22,14 +22,15 @@ from oncelog.crash_points import CrashPoint
 from oncelog.errors import BatchRefusedError, NotPreparedError, RunSupersededError
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog.types import TopicPartition
-from oncelog_kafka import participants, patience
-from oncelog_kafka.admin_settings import JavaClient
+from oncelog_kafka import patience
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.crash_points import KafkaCrashPoint
-from oncelog_kafka.data_plane import SparkJob
 from oncelog_kafka.errors import BrokerUnavailableError, ParticipantLostError, RewriteMismatchError
-from oncelog_kafka.ledger import KAFKA_LEDGERS
-from oncelog_kafka.target import KafkaTarget
+from oncelog_kafka.ledger.ledger import KAFKA_LEDGERS
+from oncelog_kafka.options.admin_settings import JavaClient
+from oncelog_kafka.protocol import participants
+from oncelog_kafka.sinks.data_plane import SparkJob
+from oncelog_kafka.sinks.target import KafkaTarget
 from tests.support.connectors.kafka_sink import committed, numbered, rows, values
 from tests.support.harness.variants import variants
 from tests.support.servers.kafka import DEFAULT_VERSION, fresh_name, running_broker

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from oncelog_kafka import end_txn
-from oncelog_kafka.end_txn import AMBIGUOUS, DECISIONS, PASSING, REFUSALS, Next, Token
+from oncelog_kafka.protocol import end_txn
+from oncelog_kafka.protocol.end_txn import AMBIGUOUS, DECISIONS, PASSING, REFUSALS, Next, Token
 
 SETTLED_BY_THE_TOKEN = {
     Token.NOT_ASKED: Next.ASK_TOKEN,

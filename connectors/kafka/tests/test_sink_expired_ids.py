@@ -16,9 +16,9 @@ from oncelog.crash_points import CrashPoint
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.errors import ParticipantLostError
-from oncelog_kafka.finishing import DecidedRound, finish_despite_loss
-from oncelog_kafka.kafka_rounds import KafkaRound
-from oncelog_kafka.ledger import KAFKA_LEDGERS
+from oncelog_kafka.ledger.ledger import KAFKA_LEDGERS
+from oncelog_kafka.protocol.kafka_rounds import KafkaRound
+from oncelog_kafka.sinks.finishing import DecidedRound, finish_despite_loss
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import (
     STEADY,

@@ -13,11 +13,13 @@ from oncelog.errors import CorruptDataError, UsageError
 from oncelog.ports import Znode, ZnodeStore
 from oncelog.types import TopicIdPartition
 from oncelog.znodes.memory import MemoryZnodeStore
-from oncelog_kafka import batch_writes, extents, ledger
-from oncelog_kafka.extents import MAX_PARTITIONS, MERGED_EVERY, Batch, Extent, merge_old, merged
-from oncelog_kafka.kafka_rounds import KafkaRound
-from oncelog_kafka.ledger import KAFKA_LEDGERS, decided_batches
-from oncelog_kafka.participants import Participant
+from oncelog_kafka.ledger import ledger
+from oncelog_kafka.ledger.ledger import KAFKA_LEDGERS, decided_batches
+from oncelog_kafka.protocol import extents
+from oncelog_kafka.protocol.extents import MAX_PARTITIONS, MERGED_EVERY, Batch, Extent, merge_old, merged
+from oncelog_kafka.protocol.kafka_rounds import KafkaRound
+from oncelog_kafka.protocol.participants import Participant
+from oncelog_kafka.sinks import batch_writes
 from tests.support.connectors.kafka_ledger import Ledger
 
 PREFIX = "copier"

@@ -18,7 +18,7 @@ import oncelog_kafka
 from oncelog.metadata import open_metadata
 from oncelog.ports import Set
 from oncelog_kafka import connections
-from oncelog_kafka.ledger import KAFKA_LEDGERS
+from oncelog_kafka.ledger.ledger import KAFKA_LEDGERS
 from tests.support.connectors.kafka_sink import committed, options, values
 from tests.support.harness.variants import variants
 from tests.support.harness.waiting import until

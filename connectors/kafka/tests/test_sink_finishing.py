@@ -18,13 +18,13 @@ from pyspark.sql import SparkSession
 from oncelog import metadata
 from oncelog.batches.rules import BatchRequest
 from oncelog.ports import ZnodeStore
-from oncelog_kafka import ledger
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.errors import BrokerAccessError, ParticipantLostError
-from oncelog_kafka.finishing import DecidedRound, finish
-from oncelog_kafka.ledger import KAFKA_LEDGERS
-from oncelog_kafka.participants import Participant, ProducerIdAndEpoch, token_group
-from oncelog_kafka.ports import Ended, Unstable
+from oncelog_kafka.ledger import ledger
+from oncelog_kafka.ledger.ledger import KAFKA_LEDGERS
+from oncelog_kafka.protocol.participants import Participant, ProducerIdAndEpoch, token_group
+from oncelog_kafka.protocol.ports import Ended, Unstable
+from oncelog_kafka.sinks.finishing import DecidedRound, finish
 from tests.support.connectors.kafka_ledger import Ledger
 from tests.support.connectors.kafka_sink import BATCH_ID, committed, numbered, prepare, rows, values
 from tests.support.harness.variants import variants

@@ -19,8 +19,8 @@ from oncelog.metadata import open_metadata
 from oncelog.ports import ZnodeStore
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.crash_points import KafkaCrashPoint
-from oncelog_kafka.finishing import DecidedRound, finish
-from oncelog_kafka.ledger import KAFKA_LEDGERS
+from oncelog_kafka.ledger.ledger import KAFKA_LEDGERS
+from oncelog_kafka.sinks.finishing import DecidedRound, finish
 from tests.support.docs.figures import guarantees
 from tests.support.harness.parts import require_java
 from tests.support.harness.waiting import until

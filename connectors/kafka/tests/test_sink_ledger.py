@@ -27,12 +27,14 @@ from oncelog.types import Outcome, TopicIdPartition
 from oncelog.znodes import copying
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.walking import walk
-from oncelog_kafka import extents, ledger, repair
 from oncelog_kafka.errors import RewriteMismatchError
-from oncelog_kafka.extents import Extent
-from oncelog_kafka.kafka_rounds import MAX_PARTICIPANTS, KafkaRound
-from oncelog_kafka.ledger import KAFKA_LEDGERS
-from oncelog_kafka.participants import Participant
+from oncelog_kafka.ledger import ledger
+from oncelog_kafka.ledger.ledger import KAFKA_LEDGERS
+from oncelog_kafka.operations import repair
+from oncelog_kafka.protocol import extents
+from oncelog_kafka.protocol.extents import Extent
+from oncelog_kafka.protocol.kafka_rounds import MAX_PARTICIPANTS, KafkaRound
+from oncelog_kafka.protocol.participants import Participant
 from tests.support.connectors.kafka_ledger import Ledger
 from tests.support.log.counted import CountedStore
 from tests.support.log.logs import LogWorld

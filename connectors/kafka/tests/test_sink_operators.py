@@ -12,11 +12,11 @@ from oncelog.crash_points import CrashPoint
 from oncelog.errors import NotPreparedError, RoundAbortedError
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog.types import TopicPartition
-from oncelog_kafka import inspection
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.errors import ParticipantLostError
-from oncelog_kafka.ledger import KAFKA_LEDGERS
+from oncelog_kafka.ledger.ledger import KAFKA_LEDGERS
+from oncelog_kafka.operations import inspection
 from tests.support.connectors.kafka_sink import committed, numbered
 from tests.support.servers.kafka import KafkaBroker, fresh_name
 

@@ -13,9 +13,10 @@ import oncelog_kafka
 from oncelog.cli import main
 from oncelog.errors import InvalidOptionError
 from oncelog.spark.kit.options import Use
-from oncelog_kafka import admin_settings, options
-from oncelog_kafka.admin_settings import JavaClient
-from oncelog_kafka.options import FORBIDDEN, OPTIONS, OnTimedOut, render_markdown_table
+from oncelog_kafka.options import admin_settings
+from oncelog_kafka.options import sink_options as options
+from oncelog_kafka.options.admin_settings import JavaClient
+from oncelog_kafka.options.sink_options import FORBIDDEN, OPTIONS, OnTimedOut, render_markdown_table
 from tests.support.harness.marked_secrets import MARK, assert_hidden, given
 
 LEAST: dict[str, Any] = {"kafka.bootstrap.servers": "a:1, b:2"}

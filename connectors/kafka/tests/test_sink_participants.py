@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from oncelog_kafka.participants import (
+from oncelog_kafka.protocol.participants import (
     Instant,
     Moment,
     Participant,

@@ -10,7 +10,7 @@ from oncelog.batches.offsets import GroupProgress
 from oncelog.errors import BatchRefusedError
 from oncelog.spark.kit.context import BatchContext
 from oncelog.types import TopicPartition
-from oncelog_kafka.source_offsets import of_batch, parse_offsets
+from oncelog_kafka.sinks.source_offsets import of_batch, parse_offsets
 
 IN_0, IN_1 = TopicPartition("in", 0), TopicPartition("in", 1)
 

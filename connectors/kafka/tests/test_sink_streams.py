@@ -31,11 +31,12 @@ from oncelog.errors import (
 )
 from oncelog.metadata import open_metadata
 from oncelog.testing.target_contract import always_at, at
-from oncelog_kafka import connections, inspection
+from oncelog_kafka import connections
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.crash_points import KafkaCrashPoint
-from oncelog_kafka.kafka_rounds import KafkaRound
-from oncelog_kafka.ledger import KAFKA_LEDGERS
+from oncelog_kafka.ledger.ledger import KAFKA_LEDGERS
+from oncelog_kafka.operations import inspection
+from oncelog_kafka.protocol.kafka_rounds import KafkaRound
 from tests.support.connectors.kafka_sink import options, read, values
 from tests.support.harness.variants import variants
 from tests.support.servers.kafka import KafkaBroker, fresh_name

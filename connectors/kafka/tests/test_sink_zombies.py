@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from driven_batches import FIRST, SECOND, World
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog_kafka.crash_points import KafkaCrashPoint
-from oncelog_kafka.ledger import KAFKA_LEDGERS
-from oncelog_kafka.participants import ParticipantId
+from oncelog_kafka.ledger.ledger import KAFKA_LEDGERS
+from oncelog_kafka.protocol.participants import ParticipantId
 from tests.support.connectors.kafka_sink import rows
 from tests.support.servers.kafka import Transaction
 

@@ -23,8 +23,8 @@ from oncelog.crash_points import CrashPoint
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog_kafka import connections
 from oncelog_kafka.crash_points import KafkaCrashPoint
-from oncelog_kafka.ledger import KAFKA_LEDGERS
-from oncelog_kafka.participants import Participant
+from oncelog_kafka.ledger.ledger import KAFKA_LEDGERS
+from oncelog_kafka.protocol.participants import Participant
 from tests.support.connectors.kafka_sink import committed, numbered
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import STEADY, TV1_FEATURES, KafkaBroker, Transaction, fresh_name, running_broker

@@ -9,13 +9,20 @@ import pytest
 
 from oncelog.metrics import catalogue as c
 from oncelog.metrics.reading import Holder, Reading
-from oncelog_kafka import ui_source
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.brokers.overview import Ends
-from oncelog_kafka.hanging import NotAsked
-from oncelog_kafka.metrics import KafkaSource
-from oncelog_kafka.repair import Search
-from oncelog_kafka.ui_source import SEARCH_SECONDS, ClusterSource, HangSearch, Offsets, TopicPartition, read_offsets
+from oncelog_kafka.operations import ui_source
+from oncelog_kafka.operations.metrics import KafkaSource
+from oncelog_kafka.operations.repair import Search
+from oncelog_kafka.operations.ui_source import (
+    SEARCH_SECONDS,
+    ClusterSource,
+    HangSearch,
+    Offsets,
+    TopicPartition,
+    read_offsets,
+)
+from oncelog_kafka.protocol.hanging import NotAsked
 from tests.support.servers.kafka import KafkaBroker
 
 

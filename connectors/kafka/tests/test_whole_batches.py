@@ -20,10 +20,10 @@ from killed_queries import World as Killed
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import InvalidOptionError, UnknownTopicError, UsageError
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
-from oncelog_kafka import extents
 from oncelog_kafka.connections import close_connections
 from oncelog_kafka.crash_points import KafkaCrashPoint
-from oncelog_kafka.ledger import KAFKA_LEDGERS, decided_batches
+from oncelog_kafka.ledger.ledger import KAFKA_LEDGERS, decided_batches
+from oncelog_kafka.protocol import extents
 from reads import EARLIEST, Source, create_again, flat
 from tests.support.connectors.kafka_sink import numbered, rows
 from tests.support.harness.waiting import until

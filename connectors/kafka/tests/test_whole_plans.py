@@ -10,8 +10,8 @@ from random import Random
 import pytest
 
 from oncelog.types import TopicIdPartition
-from oncelog_kafka.extents import Batch, Extent, merged
-from oncelog_kafka.whole_batches import last_ends, limited_ends
+from oncelog_kafka.protocol.extents import Batch, Extent, merged
+from oncelog_kafka.whole_batches.whole_batches import last_ends, limited_ends
 
 PARTITIONS = [TopicIdPartition("out", "id", number) for number in range(3)]
 ELSEWHERE = TopicIdPartition("other", "id", 0)

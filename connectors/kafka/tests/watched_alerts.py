@@ -14,7 +14,7 @@ from driven_batches import World
 from oncelog.cli import main
 from oncelog.metrics.alerts import ALERTS, render_rules
 from oncelog.metrics.exposition import Address, CollectorRegistry, ReadingCollector, served
-from oncelog_kafka import metrics as k
+from oncelog_kafka.operations import metrics as k
 from tests.support.docs.blocks import ROOT
 from tests.support.harness.waiting import until
 from tests.support.servers.prometheus import Prometheus, running_prometheus

@@ -12,7 +12,7 @@ from pyspark.errors import StreamingQueryException
 
 from oncelog.metrics.alerts import ALERTS
 from oncelog.types import TopicPartition
-from oncelog_kafka.metrics import ALERTS as KAFKA_ALERTS
+from oncelog_kafka.operations.metrics import ALERTS as KAFKA_ALERTS
 from operations.place import Place, until
 
 PAGES: Final = {alert.name: alert.page for alert in (*ALERTS, *KAFKA_ALERTS)}

@@ -23,7 +23,7 @@ from oncelog.crash_points import CrashPoint
 from oncelog.metrics.alerts import ALERTS, render_rules
 from oncelog.testing import faults
 from oncelog.testing.kafka_broker import running_broker
-from oncelog_kafka.metrics import ALERTS as KAFKA_ALERTS
+from oncelog_kafka.operations.metrics import ALERTS as KAFKA_ALERTS
 from operations import query
 from operations.pages import Pages
 from operations.prometheus import Prometheus, hurried

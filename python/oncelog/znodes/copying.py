@@ -34,7 +34,7 @@ more, comes after them.
 
 Times. The ages of open transactions and rounds, of idle ids, producers and groups, and of the collection generation
 start at the copy. Hence everything times out or expires later than without the copy, and nothing earlier. A round over
-Kafka must not look younger than it is, so it has the time in its data (oncelog_kafka/ledger.py).
+Kafka must not look younger than it is, so it has the time in its data (oncelog_kafka/ledger/ledger.py).
 
 A SQLite store records its host outside of the znodes, when it is created. That is not copied.
 """

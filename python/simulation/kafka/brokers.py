@@ -13,8 +13,8 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 from zlib import crc32
 
-from oncelog_kafka.participants import Listed, Transaction
-from oncelog_kafka.ports import CommittedOffset, Offsets, PartitionState, PartitionStates, Unstable
+from oncelog_kafka.protocol.participants import Listed, Transaction
+from oncelog_kafka.protocol.ports import CommittedOffset, Offsets, PartitionState, PartitionStates, Unstable
 from simulation.kafka import transactions
 from simulation.kafka.logs import OLD_EPOCH, PartitionLog
 from simulation.kafka.transactions import (

@@ -10,11 +10,11 @@ from random import Random
 
 from oncelog.batches.rules import QueryLedger
 from oncelog.ports import ZnodeReader
-from oncelog_kafka.kafka_rounds import KafkaRound
-from oncelog_kafka.ledger import KAFKA_LEDGERS
-from oncelog_kafka.participants import ONGOING, ProducerIdAndEpoch, Transaction
+from oncelog_kafka.ledger.ledger import KAFKA_LEDGERS
 from oncelog_kafka.patience import PatientBrokers
-from oncelog_kafka.ports import PartitionState, PartitionStates
+from oncelog_kafka.protocol.kafka_rounds import KafkaRound
+from oncelog_kafka.protocol.participants import ONGOING, ProducerIdAndEpoch, Transaction
+from oncelog_kafka.protocol.ports import PartitionState, PartitionStates
 from simulation.errors import LawBrokenError
 from simulation.kafka.brokers import Cluster, Settings
 from simulation.kafka.lines import ProcessLine

@@ -10,7 +10,7 @@ from random import Random
 
 from oncelog import crash_points
 from oncelog.errors import AbortableError, FatalError, OutcomeUnknownError, RetriableError
-from oncelog_kafka.participants import ONGOING
+from oncelog_kafka.protocol.participants import ONGOING
 from simulation.clients import GaveUpError
 from simulation.errors import LawBrokenError
 from simulation.exhaustive import Explored

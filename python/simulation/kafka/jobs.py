@@ -9,10 +9,10 @@ from typing import Any
 from zlib import crc32
 
 from oncelog.errors import AbortableError, OncelogError
-from oncelog_kafka.extents import Extents
-from oncelog_kafka.jobs import Written
-from oncelog_kafka.participants import Participant, ParticipantId
-from oncelog_kafka.ports import CommittedOffset
+from oncelog_kafka.protocol.extents import Extents
+from oncelog_kafka.protocol.participants import Participant, ParticipantId
+from oncelog_kafka.protocol.ports import CommittedOffset
+from oncelog_kafka.sinks.jobs import Written
 from simulation.clients import value_of
 from simulation.kafka.cluster import TASK, GuardedCluster
 from simulation.kafka.lines import ProcessLine

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from oncelog.limits import TRANSACT_DEADLINE_MS
 from oncelog.ports import Create, Op, Set
 from oncelog.types import Outcome
-from oncelog_kafka.kafka_rounds import KafkaRound, decode_round
-from oncelog_kafka.ledger import KAFKA_LEDGERS
-from oncelog_kafka.participants import ONGOING, Participant, check_age_ms, margin_ms
-from oncelog_kafka.ports import CommittedOffset
+from oncelog_kafka.ledger.ledger import KAFKA_LEDGERS
+from oncelog_kafka.protocol.kafka_rounds import KafkaRound, decode_round
+from oncelog_kafka.protocol.participants import ONGOING, Participant, check_age_ms, margin_ms
+from oncelog_kafka.protocol.ports import CommittedOffset
 from simulation.clients import number_of
 from simulation.errors import LawBrokenError
 from simulation.kafka.cluster import PREFIX, GuardedCluster

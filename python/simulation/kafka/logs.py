@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
-from oncelog_kafka.participants import ProducerIdAndEpoch
+from oncelog_kafka.protocol.participants import ProducerIdAndEpoch
 from simulation.kafka.transactions import NONE, Identity
 
 V = TypeVar("V")

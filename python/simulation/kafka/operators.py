@@ -6,9 +6,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from oncelog.errors import OncelogError
-from oncelog_kafka import inspection
 from oncelog_kafka.errors import ParticipantLostError
-from oncelog_kafka.ledger import KAFKA_LEDGERS
+from oncelog_kafka.ledger.ledger import KAFKA_LEDGERS
+from oncelog_kafka.operations import inspection
 from simulation.clients import persevere
 from simulation.kafka.brokers import SHARDS
 from simulation.kafka.cluster import PREFIX, brokers_of, ledger_of

@@ -14,11 +14,12 @@ from oncelog.batches.rules import BatchRequest
 from oncelog.batches.run import BatchDriver
 from oncelog.errors import AbortableError, BatchRefusedError, FatalError, OncelogError, RunSupersededError
 from oncelog.types import TopicPartition
-from oncelog_kafka import options, stepwise
 from oncelog_kafka.errors import ParticipantLostError
-from oncelog_kafka.jobs import Job
-from oncelog_kafka.kafka_rounds import KafkaRound
-from oncelog_kafka.target import KafkaTarget
+from oncelog_kafka.options import sink_options as options
+from oncelog_kafka.protocol.kafka_rounds import KafkaRound
+from oncelog_kafka.sinks import stepwise
+from oncelog_kafka.sinks.jobs import Job
+from oncelog_kafka.sinks.target import KafkaTarget
 from simulation.clients import Client, GaveUpError, persevere
 from simulation.errors import LawBrokenError
 from simulation.kafka.cluster import PREFIX, brokers_of, ledger_of

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from oncelog_kafka.errors import BrokerUnavailableError
-from oncelog_kafka.extents import Extents
-from oncelog_kafka.participants import Listed, Participant, ProducerIdAndEpoch, Transaction
-from oncelog_kafka.ports import Answer, Ended, Offsets, PartitionStates
+from oncelog_kafka.protocol.extents import Extents
+from oncelog_kafka.protocol.participants import Listed, Participant, ProducerIdAndEpoch, Transaction
+from oncelog_kafka.protocol.ports import Answer, Ended, Offsets, PartitionStates
 from simulation.kafka.brokers import Cluster
 from simulation.kafka.transactions import Identity, TopicPartition
 

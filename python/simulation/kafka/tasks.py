@@ -13,11 +13,11 @@ from functools import partial
 from oncelog.errors import NotPreparedError
 from oncelog.ports import Clock
 from oncelog.types import TopicIdPartition
-from oncelog_kafka import end_txn
-from oncelog_kafka.extents import Extent
-from oncelog_kafka.participants import Handover, Participant, ProducerIdAndEpoch
 from oncelog_kafka.patience import turns
-from oncelog_kafka.ports import Answer, CommittedOffset
+from oncelog_kafka.protocol import end_txn
+from oncelog_kafka.protocol.extents import Extent
+from oncelog_kafka.protocol.participants import Handover, Participant, ProducerIdAndEpoch
+from oncelog_kafka.protocol.ports import Answer, CommittedOffset
 from simulation.kafka.brokers import Cluster
 from simulation.kafka.requests import Line, NoAnswerError
 from simulation.kafka.transactions import NONE, Identity, TopicPartition

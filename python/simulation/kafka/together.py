@@ -18,13 +18,14 @@ from oncelog.batches.rules import BatchRequest
 from oncelog.errors import OncelogError
 from oncelog.ports import ZnodeStore
 from oncelog.types import TopicPartition
-from oncelog_kafka import inspection, options
 from oncelog_kafka.errors import ParticipantLostError
-from oncelog_kafka.kafka_rounds import KafkaRound
-from oncelog_kafka.ledger import KAFKA_LEDGERS
-from oncelog_kafka.participants import ONGOING, Participant
-from oncelog_kafka.ports import CommittedOffset
-from oncelog_kafka.target import KafkaTarget
+from oncelog_kafka.ledger.ledger import KAFKA_LEDGERS
+from oncelog_kafka.operations import inspection
+from oncelog_kafka.options import sink_options as options
+from oncelog_kafka.protocol.kafka_rounds import KafkaRound
+from oncelog_kafka.protocol.participants import ONGOING, Participant
+from oncelog_kafka.protocol.ports import CommittedOffset
+from oncelog_kafka.sinks.target import KafkaTarget
 from simulation.__main__ import run_command
 from simulation.clients import number_of, persevere
 from simulation.faults import Fault, NoFaults, RandomFaults

@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 
 from oncelog.types import TopicIdPartition
-from oncelog_kafka.ledger import decided_batches
-from oncelog_kafka.whole_batches import last_ends, limited_ends
+from oncelog_kafka.ledger.ledger import decided_batches
+from oncelog_kafka.whole_batches.whole_batches import last_ends, limited_ends
 from simulation.clients import number_of
 from simulation.errors import LawBrokenError
 from simulation.kafka.logs import PartitionLog

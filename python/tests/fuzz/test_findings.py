@@ -360,13 +360,13 @@ def test_a_url_that_is_no_zookeepers_is_refused(url: str) -> None:
     "text", [DEEP, '{"t":{"0":1,"0":2}}', '{"t":{"007":1}}', '{"t":{"٣":1}}', '{"t":{"0":9223372036854775808}}']
 )
 def test_offsets_that_kafka_never_writes_are_not_kafkas(text: str) -> None:
-    source_offsets = pytest.importorskip("oncelog_kafka.source_offsets")
+    source_offsets = pytest.importorskip("oncelog_kafka.sinks.source_offsets")
 
     assert source_offsets.parse_offsets(text) is None
 
 
 @pytest.mark.parametrize("text", [f"x-{LONG}-1.0.0", "x-٣-1.0.0"])
 def test_a_transactional_id_of_another_program_is_no_participants(text: str) -> None:
-    participants = pytest.importorskip("oncelog_kafka.participants")
+    participants = pytest.importorskip("oncelog_kafka.protocol.participants")
 
     assert participants.ParticipantId.parse(text) is None

@@ -16,12 +16,12 @@ from typing import Any
 
 from oncelog.ports import Clock
 from oncelog.znodes.clock import SYSTEM_CLOCK
-from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.brokers.partitions import KafkaPartitions
 from oncelog_kafka.brokers.producers import KafkaProducers
 from oncelog_kafka.brokers.requests import KafkaRequests
 from oncelog_kafka.brokers.transactions import KafkaTransactions
 from oncelog_kafka.control.requests import ControlRequests
+from oncelog_kafka.options.admin_settings import JavaClient
 from oncelog_kafka.patience import PatientBrokers
 
 __all__ = ["Brokers", "KafkaPartitions", "KafkaProducers", "KafkaRequests", "KafkaTransactions"]

@@ -19,9 +19,9 @@ with extras("kafka", part="oncelog_kafka"):
     from kafka.future import Future
 
 from oncelog.errors import InvalidOptionError
-from oncelog_kafka import end_txn
 from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError
-from oncelog_kafka.ports import Answer
+from oncelog_kafka.protocol import end_txn
+from oncelog_kafka.protocol.ports import Answer
 
 RECONNECT_MS = 1_000
 """The longest pause between two attempts to connect; kafka-python's 30 seconds are longer than a broker's restart."""

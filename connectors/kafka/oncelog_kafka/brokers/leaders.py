@@ -18,9 +18,9 @@ with extras("kafka", part="oncelog_kafka"):
 from oncelog_kafka.brokers.client import Client, name_of, named_errors, passing_name, sent
 from oncelog_kafka.brokers.partitions import uuid_of
 from oncelog_kafka.brokers.producers import ASKED_AT_ONCE, describe_request
-from oncelog_kafka.extents import Extents
-from oncelog_kafka.participants import ProducerIdAndEpoch
-from oncelog_kafka.ports import Answer, PartitionState, PartitionStates
+from oncelog_kafka.protocol.extents import Extents
+from oncelog_kafka.protocol.participants import ProducerIdAndEpoch
+from oncelog_kafka.protocol.ports import Answer, PartitionState, PartitionStates
 
 TopicPartition = tuple[str, int]
 

@@ -23,7 +23,7 @@ from oncelog.errors import StoreAccessError
 from oncelog.znodes.clock import wall_ms
 from oncelog_kafka.brokers.client import Client, answer_to, connected, name_of, named_errors
 from oncelog_kafka.errors import BrokerUnavailableError
-from oncelog_kafka.ports import FETCH_BYTES, Answer, Appended, Fetched, LedgerTopic, Record, RecordBatch
+from oncelog_kafka.protocol.ports import FETCH_BYTES, Answer, Appended, Fetched, LedgerTopic, Record, RecordBatch
 
 PARTITION = 0
 

@@ -17,8 +17,8 @@ with extras("kafka", part="oncelog_kafka"):
 from oncelog_kafka.brokers.client import answer_to, connected, name_of, named_errors
 from oncelog_kafka.brokers.partitions import as_kafka_writes, fetch_request
 from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError
-from oncelog_kafka.hanging import NotAsked, OpenInPartition
-from oncelog_kafka.ports import Answer
+from oncelog_kafka.protocol.hanging import NotAsked, OpenInPartition
+from oncelog_kafka.protocol.ports import Answer
 
 ASKED_AT_ONCE = 1_000
 """How many partitions one request describes: a partition of many producers has a long answer."""

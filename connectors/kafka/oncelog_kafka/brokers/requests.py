@@ -15,16 +15,16 @@ with extras("kafka", part="oncelog_kafka"):
     from kafka.protocol.metadata import CoordinatorType
     from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest
 
-from oncelog_kafka import end_txn
 from oncelog_kafka.brokers.client import IN_FLIGHT, connected, name_of, named_errors, passing_name, sent
 from oncelog_kafka.brokers.leaders import Leaders
 from oncelog_kafka.brokers.partitions import KafkaPartitions
-from oncelog_kafka.entries import keeps_ledger
 from oncelog_kafka.errors import BrokerUnavailableError
-from oncelog_kafka.extents import Extents
-from oncelog_kafka.participants import Listed, Participant, ProducerIdAndEpoch, Transaction
 from oncelog_kafka.patience import refusal
-from oncelog_kafka.ports import Answer, CommittedOffset, Ended, Offsets, PartitionStates, Unstable
+from oncelog_kafka.protocol import end_txn
+from oncelog_kafka.protocol.entries import keeps_ledger
+from oncelog_kafka.protocol.extents import Extents
+from oncelog_kafka.protocol.participants import Listed, Participant, ProducerIdAndEpoch, Transaction
+from oncelog_kafka.protocol.ports import Answer, CommittedOffset, Ended, Offsets, PartitionStates, Unstable
 
 _NO_PRODUCER = -1
 _NEVER_COMMITTED = -1

@@ -21,7 +21,7 @@ with extras("kafka", part="oncelog_kafka"):
 from oncelog_kafka.brokers.client import name_of
 from oncelog_kafka.brokers.producers import Row
 from oncelog_kafka.brokers.requests import KafkaRequests
-from oncelog_kafka.ports import Answer, CommittedOffset
+from oncelog_kafka.protocol.ports import Answer, CommittedOffset
 
 BATCH_BYTES = 512 << 10
 """Of a batch before it is compressed: below what topics take by default (max.message.bytes). A row that is larger has a

@@ -6,10 +6,10 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.control.process import process_of
 from oncelog_kafka.errors import BrokerUnavailableError
-from oncelog_kafka.ports import FETCH_BYTES, Answer, Appended, Fetched, LedgerTopic, Record, RecordBatch
+from oncelog_kafka.options.admin_settings import JavaClient
+from oncelog_kafka.protocol.ports import FETCH_BYTES, Answer, Appended, Fetched, LedgerTopic, Record, RecordBatch
 
 
 class ControlPartitions:

@@ -24,8 +24,8 @@ from urllib.parse import unquote, urlparse
 
 from oncelog.errors import InvalidOptionError, OncelogError, UsageError
 from oncelog_kafka import packaging
-from oncelog_kafka.admin_settings import JVM_PROPERTIES, JavaClient
 from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError, KafkaInternalsError
+from oncelog_kafka.options.admin_settings import JVM_PROPERTIES, JavaClient
 
 _CLASS = "io.oncelog.kafka.control.Main"
 _STOP_S = 10

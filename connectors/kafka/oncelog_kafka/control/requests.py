@@ -6,16 +6,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
-from oncelog_kafka import end_txn
-from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.control.partitions import ControlPartitions
 from oncelog_kafka.control.process import process_of
-from oncelog_kafka.entries import keeps_ledger
 from oncelog_kafka.errors import BrokerUnavailableError
-from oncelog_kafka.extents import Extents
-from oncelog_kafka.participants import Listed, Participant, ProducerIdAndEpoch, Transaction
+from oncelog_kafka.options.admin_settings import JavaClient
 from oncelog_kafka.patience import refusal
-from oncelog_kafka.ports import Answer, CommittedOffset, Ended, Offsets, PartitionState, PartitionStates, Unstable
+from oncelog_kafka.protocol import end_txn
+from oncelog_kafka.protocol.entries import keeps_ledger
+from oncelog_kafka.protocol.extents import Extents
+from oncelog_kafka.protocol.participants import Listed, Participant, ProducerIdAndEpoch, Transaction
+from oncelog_kafka.protocol.ports import (
+    Answer,
+    CommittedOffset,
+    Ended,
+    Offsets,
+    PartitionState,
+    PartitionStates,
+    Unstable,
+)
 
 _NEVER_COMMITTED = -1
 

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable
 from random import Random
 
 from oncelog.types import Outcome
-from oncelog_kafka import kafka_rounds, options, source_offsets
-from oncelog_kafka.kafka_rounds import KafkaRound
-from oncelog_kafka.participants import Participant, ParticipantId
+from oncelog_kafka.options import sink_options as options
+from oncelog_kafka.protocol import kafka_rounds
+from oncelog_kafka.protocol.kafka_rounds import KafkaRound
+from oncelog_kafka.protocol.participants import Participant, ParticipantId
+from oncelog_kafka.sinks import source_offsets
 from tests.fuzz.mutators import Pairs, mutated_json, mutated_text, parsed
 from tests.fuzz.target import Target, Verdict, expect
 from tests.fuzz.targets.options import Options

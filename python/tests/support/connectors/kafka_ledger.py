@@ -7,13 +7,13 @@ from typing import Any
 
 from oncelog.batches.steps import OpenRound
 from oncelog.batches.transaction import run_steps
-from oncelog_kafka import ledger
-from oncelog_kafka.kafka_rounds import KafkaRound
-from oncelog_kafka.participants import Participant
+from oncelog_kafka.ledger import ledger
+from oncelog_kafka.protocol.kafka_rounds import KafkaRound
+from oncelog_kafka.protocol.participants import Participant
 
 
 class Ledger(ledger.Ledger):
-    """See `oncelog_kafka.ledger.Ledger`."""
+    """See `oncelog_kafka.ledger.ledger.Ledger`."""
 
     def begin(self, *, lease: int | None, buckets: int | None) -> OpenRound[KafkaRound] | None:
         """Plan the batch. None if it was decided before."""

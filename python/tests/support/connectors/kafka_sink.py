@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
-from oncelog_kafka import data_plane
 from oncelog_kafka.brokers import Brokers
-from oncelog_kafka.options import PRODUCER_DEFAULTS, with_batch_size
-from oncelog_kafka.participants import Participant, token_group_prefix
-from oncelog_kafka.tokens import TokenText
+from oncelog_kafka.options.sink_options import PRODUCER_DEFAULTS, with_batch_size
+from oncelog_kafka.protocol.participants import Participant, token_group_prefix
+from oncelog_kafka.protocol.tokens import TokenText
+from oncelog_kafka.sinks import data_plane
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker
 

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_ty
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelog.types import OffsetAndMetadata, TopicPartition
-from oncelog_kafka.batch_sink import KafkaSink
+from oncelog_kafka.sinks.batch_sink import KafkaSink
 
 LATE = {"DataFrame": DataFrame, "SparkSession": SparkSession, "KafkaSink": KafkaSink, "KafkaAdminClient": object}
 """Names in types that their modules import for type checkers only."""

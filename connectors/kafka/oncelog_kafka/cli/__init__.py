@@ -1,0 +1,1 @@
+"""``oncelog kafka``: the commands."""

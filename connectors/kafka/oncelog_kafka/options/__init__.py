@@ -1,0 +1,1 @@
+"""The options of the sink, and the client settings that follow from them."""

@@ -1,0 +1,1 @@
+"""Reads only batches that are complete: see the option `wholeBatches`."""
