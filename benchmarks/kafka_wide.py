@@ -1,4 +1,4 @@
-"""Wide batches: two thousand tasks, and a topic of ten thousand partitions."""
+"""Measures wide batches: 2,000 tasks, or a topic with 10,000 partitions."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from benchmarks.kafka_world import World, Write
 from benchmarks.report import Finding, median
 
 EXPLANATION = """\
-A query runs wide micro-batches: 2,000 tasks of two rows each into a topic of four partitions, and 100 rows in two
-tasks into a topic of 10,000 partitions. *First* is the time that Spark spends in the first batch's `addBatch`, in
-which each task gets its producer; *later* is the median of the batches after it. The peer is Spark's at-least-once
-sink without idempotence, in the same run: its tasks share a producer, while each of oncelog's tasks has a transaction
-of its own, with some eight requests for its two rows. So `coalesce` the rows of a small batch that comes in thousands
-of tasks. The topics are complete before the queries start. A single broker takes one to three minutes to create
-10,000 partitions, and until then either sink waits for the partitions that are missing."""
+Two queries run wide micro-batches: one writes 4,000 rows in 2,000 tasks to a topic of four partitions, the other 100
+rows in two tasks to a topic of 10,000 partitions. *First* is the duration of `addBatch` in the first batch, which opens
+the tasks' producers; *later* is the median over the following batches. The peer is Spark's at-least-once sink without
+idempotence, in the same run. Its tasks share a producer, whereas each of oncelog's tasks opens a transaction of its
+own and sends about eight requests for its two rows. If a small batch has thousands of tasks, `coalesce` its rows. The
+topics are fully created before the queries start: a single broker takes one to three minutes to create 10,000
+partitions, and until then both sinks wait for the missing ones."""
 
 
 def run(world: World, *, quick: bool) -> list[Finding]:
-    """Measure many tasks and many partitions."""
+    """Measure a batch of many tasks and a topic of many partitions."""
     tasks, partitions, batches = (200, 1_000, 3) if quick else (2_000, 10_000, 5)
     return [
         *_measured(world, f"{tasks:,} tasks", batches, rows=2 * tasks, tasks=tasks),
@@ -32,7 +32,7 @@ def _measured(
 ) -> list[Finding]:
     files = world.write_files(batches * rows, 100, files=batches)
 
-    topic = world.topic(partitions)  # both write into it: a broker of this size holds one such topic, not two
+    topic = world.topic(partitions)  # for both sinks: a broker of this size cannot hold two topics this large
 
     def add_batch_ms(write: Write) -> list[int]:
         narrow: DataFrame = world.files(files, maxFilesPerTrigger=1)

@@ -1,12 +1,12 @@
-"""Refuses topics that cannot take a sink's rows, before a batch is decided.
+"""Refuses topics that a sink must not write to, before a batch is decided.
 
-*Topics that keep ledgers.* The options and the tasks refuse the topics that the sink knows by name: those of its own
-ledger and of the default name. Other sinks may keep theirs under any name, so what is in a topic decides here. The rows
-of a task that wrote to such a topic are never committed, and readers of the ledger leave them out (partition_log.py).
+*Topics that hold ledgers.* The options and the tasks refuse the ledger topics that a sink knows by name: its own and
+the default one. Other sinks may keep theirs in topics of any name, so this module checks what a topic contains. A
+batch with rows in such a topic is never committed, and readers of the ledger skip those rows (partition_log.py).
 
-*Topics that may refuse markers.* A broker compares the time of a transaction's marker with the topic's limit for
-records of the past (`findings/kafka-refuses-the-markers-of-its-own-transactions.sh`). A marker that is refused is never
-written again: the transaction stays open in that partition, and its coordinator does nothing more with the id.
+*Topics that may refuse transaction markers.* A broker applies a topic's limits on record timestamps to the markers of
+transactions, too (`findings/kafka-refuses-the-markers-of-its-own-transactions.sh`). If a leader refuses a marker, the
+coordinator does not retry it: the transaction stays open in that partition, and its transactional id is stuck.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from oncelog_kafka.protocol.extents import Extents
 from oncelog_kafka.protocol.ports import Brokers
 
 LIMITS: Final = ("message.timestamp.before.max.ms", "message.timestamp.difference.max.ms")
-"""A topic's limits of age for records with the times of their producers. Brokers before 4.0 have both."""
+"""Topic settings that limit how old a record's timestamp may be. Brokers before 4.0 have both."""
 
 LEAST_LIMIT_MS: Final = 60_000
-"""The leader gives a marker its own time, and compares it with the limit a moment later. In between, only a pause of
-its process can pass; after one of this length (`broker.session.timeout.ms` is 9 s) others lead."""
+"""The leader stamps a marker with its own clock and checks it against the limit a moment later. Only a pause of the
+leader's process can make the marker too old in between, and after a pause this long other brokers lead the partition
+(`broker.session.timeout.ms` is 9 s)."""
 
 
 class DataTopics:
-    """The topics that a sink was found to be free to write to.
+    """Checks topics, and remembers those that a sink may write to.
 
     Args:
         brokers: of their cluster.
@@ -40,17 +41,17 @@ class DataTopics:
         """Check one topic.
 
         Raises:
-            InvalidRecordError: it keeps a ledger.
+            InvalidRecordError: it holds a ledger.
             UsageError: it may refuse the markers of transactions.
         """
         self._check_markers(topic)
         self._check_ledger(topic)
 
     def check_written(self, extents: Extents) -> None:
-        """Check the topics of a batch's rows, each once. A topic with a second partition keeps no ledger.
+        """Check the topics of a batch's rows, each once. A topic with a second partition holds no ledger.
 
         Raises:
-            InvalidRecordError, UsageError: as of `check`.
+            InvalidRecordError, UsageError: see `check`.
         """
         topics = {(one.topic, one.topic_id) for one in extents}
         larger = {(one.topic, one.topic_id) for one in extents if one.partition > 0}
