@@ -30,11 +30,13 @@ from oncelog.znodes.transact import resolving
 from oncelog.znodes.walking import paths_below
 from oncelog_kafka.crash_points import RebuildCrashPoint
 from oncelog_kafka.ledger.ledger import KAFKA_LEDGERS
-from oncelog_kafka.protocol import lost_ledger, tokens
+from oncelog_kafka.protocol import lost_ledger
 from oncelog_kafka.protocol.kafka_rounds import KafkaRound
 from oncelog_kafka.protocol.lost_ledger import Fate, Finding, LostQuery, Traces
-from oncelog_kafka.protocol.participants import ParticipantId, of_prefix, token_group
-from oncelog_kafka.protocol.ports import Brokers, Unstable
+from oncelog_kafka.protocol.participants import ParticipantId, of_prefix
+from oncelog_kafka.protocol.ports import Brokers
+from oncelog_kafka.protocol.tokens import TokenText
+from oncelog_kafka.sinks import history
 from oncelog_kafka.sinks.finishing import kept_ms
 
 REBUILT = "rebuilt"
@@ -101,17 +103,12 @@ def traces_of(brokers: Brokers, prefix: str) -> Traces:
     """What the brokers know of a sink's transactions."""
     listed = ((ParticipantId.parse(name), state) for name, state in of_prefix(prefix, brokers.list_ids()))
     states = {name: state for name, state in listed if name is not None}
-    numbers = {one.partition for one in states}
-    committed = brokers.offsets(dict.fromkeys((token_group(prefix, number) for number in numbers), None))
-    by_number = {number: committed[token_group(prefix, number)].values() for number in numbers}
-    texts = {
-        number: [tokens.read(one.metadata) for one in several if not isinstance(one, Unstable)]
-        for number, several in by_number.items()
-    }
+    found = history.tokens_of(brokers, prefix, {one.partition for one in states})
+    texts = {number: [one for one in some if isinstance(one, TokenText)] for number, some in found.items()}
     return Traces(
         states=states,
-        tokens={number: found for number, some in texts.items() if (found := [one for one in some if one is not None])},
-        pending=frozenset(n for n, several in by_number.items() if any(isinstance(one, Unstable) for one in several)),
+        tokens={number: some for number, some in texts.items() if some},
+        pending=frozenset(number for number, some in found.items() if len(texts[number]) < len(some)),
         kept_ms=kept_ms(brokers),
         now_ms=brokers.clock.now_ms(),
     )

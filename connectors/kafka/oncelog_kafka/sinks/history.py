@@ -10,7 +10,8 @@ from oncelog.ports import ZnodeStore
 from oncelog_kafka.ledger.ledger import KAFKA_LEDGERS
 from oncelog_kafka.protocol import tokens
 from oncelog_kafka.protocol.participants import ParticipantId, of_prefix, token_group
-from oncelog_kafka.protocol.ports import Brokers, Unstable
+from oncelog_kafka.protocol.ports import Brokers, Offsets, Unstable
+from oncelog_kafka.protocol.tokens import TokenText
 
 
 def check(brokers: Brokers, store: ZnodeStore, request: BatchRequest) -> None:
@@ -38,8 +39,18 @@ def check(brokers: Brokers, store: ZnodeStore, request: BatchRequest) -> None:
 def _has_token(brokers: Brokers, request: BatchRequest, known: Iterable[str]) -> bool:
     """Whether a participant of this query was committed, in its first batch or later."""
     parsed = (ParticipantId.parse(name) for name in known)
-    numbers = {one.partition for one in parsed if one is not None}
-    found = brokers.offsets(dict.fromkeys((token_group(request.prefix, number) for number in numbers), None))
-    committed = (one for offsets in found.values() for one in offsets.values())
-    texts = (tokens.read(one.metadata) for one in committed if not isinstance(one, Unstable))
-    return any(text is not None and text.query_id == request.query_id for text in texts)
+    found = tokens_of(brokers, request.prefix, {one.partition for one in parsed if one is not None})
+    committed = (one for some in found.values() for one in some if isinstance(one, TokenText))
+    return any(one.query_id == request.query_id for one in committed)
+
+
+def tokens_of(brokers: Brokers, prefix: str, partitions: Iterable[int]) -> dict[int, list[TokenText | Unstable]]:
+    """The tokens of these partitions of a sink's batches; `Unstable` stands for one whose transaction is undecided."""
+    groups = {number: token_group(prefix, number) for number in partitions}
+    committed = brokers.offsets(dict.fromkeys(groups.values(), None))
+    return {number: _tokens_in(committed[group]) for number, group in groups.items()}
+
+
+def _tokens_in(offsets: Offsets) -> list[TokenText | Unstable]:
+    found = (one if isinstance(one, Unstable) else tokens.read(one.metadata) for one in offsets.values())
+    return [one for one in found if one is not None]
