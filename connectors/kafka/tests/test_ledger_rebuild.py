@@ -29,37 +29,26 @@ from oncelog_kafka.crash_points import KafkaCrashPoint, RebuildCrashPoint
 from oncelog_kafka.ledger.ledger import KAFKA_LEDGERS
 from oncelog_kafka.ledger.ledger_store import open_ledger, requests_of
 from oncelog_kafka.protocol.participants import find_losers
-from tests.support.connectors.kafka_sink import options, values
+from tests.support.connectors import kafka_sink
+from tests.support.connectors.kafka_sink import options
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, fresh_name, send
 from tests.support.spark.queries import forget_last_commit, run_available
 
 
-class World:
+class World(kafka_sink.World):
     """A query with its ledger in a topic of its own."""
 
-    def __init__(self, spark: SparkSession, broker: KafkaBroker, folder: Path, topic: str) -> None:
-        self.spark = spark
-        self.broker = broker
-        self.folder = folder
-        self.topic = topic
-        self.prefix = f"{topic}.p"
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
         self.ledger = fresh_name("ledger")
         self.place = {"ledgerTopic": self.ledger}
-        self.checkpoint = folder / "checkpoint"
-        self.settings = {"bootstrap_servers": [broker.address]}
-        (folder / "in").mkdir()
-
-    def add(self, *texts: str) -> None:
-        file = self.folder / f"{texts[0]}.json"
-        file.write_text("\n".join(json.dumps({"value": text}) for text in texts))
-        file.rename(self.folder / "in" / file.name)
+        self.settings = {"bootstrap_servers": [self.broker.address]}
 
     def writer(self) -> DataStreamWriter:
-        reader = self.spark.readStream.schema("value string").option("maxFilesPerTrigger", 1)
         more = {"transactionalIdPrefix": self.prefix, "znodes": None, **self.place}
         sink = oncelog_kafka.sink(**options(self.broker, self.folder, self.topic, **more))
-        return reader.json(str(self.folder / "in")).repartition(2).writeStream.foreachBatch(sink)
+        return self.rows().writeStream.foreachBatch(sink)
 
     def run(self, *texts: str) -> None:
         if texts:
@@ -90,9 +79,6 @@ class World:
         connections.close_connections()
         with closing(requests_of(self.settings)) as requests:
             until(lambda: requests.describe(self.ledger).answer == "UNKNOWN_TOPIC_OR_PARTITION")
-
-    def values(self) -> list[str]:
-        return values(self.broker, self.topic)
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ from oncelog_kafka.options.sink_options import parse
 from oncelog_kafka.sinks import batch_writes
 from oncelog_kafka.sinks.data_plane import SparkJob
 from oncelog_kafka.sinks.target import KafkaTarget
+from tests.support.connectors import kafka_sink
 from tests.support.connectors.kafka_sink import options, values
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, fresh_name
@@ -40,27 +41,12 @@ from tests.support.spark.queries import forget_last_commit, run_available
 pytestmark = pytest.mark.sampled
 
 
-class World:
-    """Files of rows, a topic, and a checkpoint."""
+class World(kafka_sink.World):
+    """The same query by both ways into the sink."""
 
-    def __init__(self, spark: SparkSession, broker: KafkaBroker, folder: Path, topic: str) -> None:
-        self.spark = spark
-        self.broker = broker
-        self.folder = folder
-        self.topic = topic
-        self.prefix = f"{topic}.p"
-        self.checkpoint = folder / "checkpoint"
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
         self.problems: list[str] = []
-        (folder / "in").mkdir()
-
-    def add(self, *texts: str) -> None:
-        file = self.folder / f"{texts[0]}.json"
-        file.write_text("\n".join(json.dumps({"value": text}) for text in texts))
-        file.rename(self.folder / "in" / file.name)
-
-    def rows(self) -> DataFrame:
-        reader = self.spark.readStream.schema("value string").option("maxFilesPerTrigger", 1)
-        return reader.json(str(self.folder / "in")).repartition(2)
 
     def by_name(self, df: DataFrame | None = None, **more: Any) -> DataStreamWriter:
         writer = (self.rows() if df is None else df).writeStream.format("oncelog-kafka")
@@ -77,9 +63,6 @@ class World:
                 raise
 
         return (self.rows() if df is None else df).writeStream.foreachBatch(write)
-
-    def values(self) -> list[str]:
-        return values(self.broker, self.topic)
 
     def prefixes(self) -> list[str]:
         store = open_metadata(str(self.folder / "ledger"), create=False)

@@ -1,4 +1,4 @@
-"""Helpers for tests of the Kafka sink: a reader that shares no code with it, prepared batches, and its options."""
+"""Helpers for tests of the Kafka sink: its options, a reader that shares no code with it, queries, prepared batches."""
 
 from __future__ import annotations
 
@@ -108,6 +108,37 @@ def committed(broker: KafkaBroker, group: str, topic: str) -> dict[int, int]:
         return {one.partition: one.offset for one in found if one.offset >= 0}
     finally:
         consumer.close()
+
+
+# Queries --------------------------------------------------------------------------------------------------------------
+
+
+class World:
+    """Files of rows, a topic, and a checkpoint; each file is a batch of two tasks."""
+
+    def __init__(self, spark: SparkSession, broker: KafkaBroker, folder: Path, topic: str) -> None:
+        self.spark = spark
+        self.broker = broker
+        self.folder = folder
+        self.topic = topic
+        self.prefix = f"{topic}.p"
+        self.checkpoint = folder / "checkpoint"
+        (folder / "in").mkdir()
+
+    def add(self, *texts: str) -> None:
+        """Add a file with a row for each text."""
+        file = self.folder / f"{texts[0]}.json"
+        file.write_text("\n".join(json.dumps({"value": text}) for text in texts))
+        file.rename(self.folder / "in" / file.name)
+
+    def rows(self) -> DataFrame:
+        """The stream of the files."""
+        reader = self.spark.readStream.schema("value string").option("maxFilesPerTrigger", 1)
+        return reader.json(str(self.folder / "in")).repartition(2)
+
+    def values(self) -> list[str]:
+        """What was written so far, sorted."""
+        return values(self.broker, self.topic)
 
 
 # Batches without a query ----------------------------------------------------------------------------------------------
