@@ -46,9 +46,9 @@ JAVAS ?= 21 25
 OF_SHARD = $(if $(SHARD),--shard=$(SHARD))
 PYTEST = $(ON_JAVA) $(BIN)/python -m pytest --numprocesses $(WORKERS)
 # All tests but those of `make crash` and `make once-more`.
-DAILY := not walk and not once_more and not in_turn
+DAILY := not walk and not variant
 # The same, with every parameter and the whole of each group.
-WHOLE := not walk and (not once_more or once_more(by='parameter'))
+WHOLE := not walk and (not variant or variant(by='parameter') or variant(by='group'))
 
 # What is linted and type-checked. Parts that are missing from a checkout are skipped.
 CODE := $(wildcard python connectors/kafka connectors/postgres connectors/files connectors/tables connectors/search examples benchmarks integration_tests docs/*.py tools/*.py)
@@ -115,7 +115,7 @@ TESTS.spark := python/tests/spark
 TESTS.kafka := $(or $(call kafka_tests,$(ONLY)),connectors/kafka/tests)
 TESTS.streams := $(TESTS.spark) $(call kafka_tests,source_streams source_batches sink_streams sink_by_name)
 TESTS.sample := $(TESTS.spark) connectors/kafka/tests
-CHOSEN := $(if $(filter sample,$(WHAT)),every_spark$(if $(JAVA),(java=True)) and not once_more,$(WHOLE))
+CHOSEN := $(if $(filter sample,$(WHAT)),every_spark$(if $(JAVA),(java=True)) and (not variant or variant(by='group')),$(WHOLE))
 
 test: $(if $(filter-out all,$(WHAT)),shims) ## Lint, then run the tests that are not in once-more or crash (WHAT=spark, kafka (ONLY="sink_driver ..."): no lint; SPARK=4.0.5, JAVA=25)
 ifneq ($(call what,test),all)
@@ -141,10 +141,10 @@ unit: export TMPDIR := $(or $(MEMORY),$(TMPDIR),/tmp)
 QUICK_TESTS := $(addprefix python/tests/,unit spec golden)
 
 unit: $(READY) ## Run the quick tests: no Spark, servers, browsers, programs, random inputs or packaging
-	$(PYTEST) $(QUICK_TESTS) --ignore=python/tests/unit/examples -m "$(DAILY) and not packaging and not programs and not servers and not kafka and not browser and not long and not hypothesis"
+	$(PYTEST) $(QUICK_TESTS) --ignore=python/tests/unit/examples -m "$(DAILY) and not slow and not hypothesis"
 
 once-more: shims ## Run the tests again with other stores, readers, writers, entry points and parameters (BY=zookeeper, parameter, ...)
-	$(PYTEST) -m "$(if $(BY),once_more(by='$(BY)'),(once_more or in_turn)) and not walk" $(OF_SHARD)
+	$(PYTEST) -m "variant$(if $(BY),(by='$(BY)')) and not walk" $(OF_SHARD)
 
 crash: shims ## Kill real queries, tasks and brokers at every named crash point; clusters; long searches
 	$(PYTEST) --dist worksteal -m walk $(OF_SHARD) -o faulthandler_timeout=1800
@@ -159,10 +159,10 @@ versions: ## Run the tests of streams on other releases of Spark and Java (SPARK
 # A signal that arrives while coverage.py holds its own lock would hang the run: tests by signals are left out.
 coverage: $(if $(filter kafka,$(WHAT)),shims,$(READY)) ## Check the share of branches that the quick tests take: 100 % of protocol/ and batches/, 92 % of all (WHAT=kafka: the connector)
 ifeq ($(WHAT),kafka)
-	$(PYTEST) connectors/kafka/tests -m "$(WHOLE) and not packaging" --cov=oncelog_kafka --cov-branch --cov-report=
+	$(PYTEST) connectors/kafka/tests -m "$(WHOLE)" --cov=oncelog_kafka --cov-branch --cov-report=
 	$(BIN)/python -m coverage report --include='*/oncelog_kafka/*' --fail-under=95
 else
-	$(PYTEST) python/tests --ignore=python/tests/spark -m "$(WHOLE) and not packaging and not kafka" -k "not signals" --cov --cov-report=term --cov-fail-under=92
+	$(PYTEST) python/tests --ignore=python/tests/spark --ignore=python/tests/style/test_wheel.py -m "$(WHOLE)" -k "not signals" --cov --cov-report=term --cov-fail-under=92
 	$(BIN)/python -m coverage report --include='*/oncelog/protocol/*,*/oncelog/batches/*' --fail-under=100
 endif
 

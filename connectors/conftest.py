@@ -42,13 +42,11 @@ __all__ = [
 ]
 
 HERE = Path(__file__).parent
-MARKERS = {"kafka": "kafka", "postgres": "servers", "files": "programs", "tables": "programs", "search": "servers"}
-"""Of all tests of a connector."""
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark the connectors' tests, take samples of them, and start the servers that they share."""
     if item.path.is_relative_to(HERE):
-        item.add_marker(MARKERS[item.path.relative_to(HERE).parts[0]])
+        item.add_marker("slow")
         take_sample(item)
         start_before_leak_check(item)

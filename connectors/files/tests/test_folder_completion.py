@@ -127,7 +127,7 @@ def test_what_cannot_be_completed_says_why(world: FilesWorld, spark: SparkSessio
     assert world.holds(SECOND)
 
 
-@pytest.mark.in_turn("files")
+@pytest.mark.sampled("files")
 def test_the_command_completes_a_batch_with_a_session_of_its_own(world: FilesWorld) -> None:
     die(world, FilesCrashPoint.SHOWN)
     words = ["--znodes", world.ledger, "batch", "complete", world.prefix, "--option", f"path={world.out}"]

@@ -20,7 +20,7 @@ from oncelog_files.crash_points import FilesCrashPoint
 from oncelog_files.target import FilesTarget
 from tests.support.servers.hdfs import HdfsServer, running_hdfs
 
-pytestmark = [pytest.mark.servers, pytest.mark.in_turn("files")]
+pytestmark = [pytest.mark.slow, pytest.mark.sampled("files")]
 
 
 @pytest.fixture(scope="module")

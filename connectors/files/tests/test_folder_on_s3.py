@@ -60,7 +60,7 @@ def world(tmp_path: Path) -> Iterator[BucketWorld]:
         found.end()
 
 
-@pytest.mark.servers
+@pytest.mark.slow
 @pytest.mark.walk("a killed driver leaves one copy in a target")
 def test_a_driver_that_is_killed_among_copies_leaves_exactly_one_copy_in_the_bucket(world: BucketWorld) -> None:
     world.walk(POINTS, lambda point: world.written if point in IN_PLACE else world.written[:-ROWS])

@@ -31,7 +31,7 @@ from oncelog_files.errors import FolderChangedError
 from oncelog_files.ledgers import FILES_LEDGERS
 from oncelog_files.place import FolderPlace
 
-pytestmark = pytest.mark.in_turn("files")
+pytestmark = pytest.mark.sampled("files")
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_of_two_drivers_behind_the_decision_either_may_show_the_files(world: Fil
     assert (world.left(), len(manifest_files(world))) == ([], 1)
 
 
-@pytest.mark.in_turn("files")
+@pytest.mark.sampled("files")
 def test_drivers_may_move_the_files_of_a_batch_at_the_same_moment(world: FilesWorld) -> None:
     values = [[f"{turn}-{number}" for number in range(8)] for turn in range(6)]
     for turn, rows in enumerate(world.job(written).repartition(8) for written in values):
@@ -210,7 +210,7 @@ def test_files_that_are_gone_behind_the_decision_are_never_taken_for_an_empty_ba
     assert manifest_files(world) == []
 
 
-@pytest.mark.in_turn("files")
+@pytest.mark.sampled("files")
 def test_a_staging_folder_that_is_gone_behind_the_decision_is_told(world: FilesWorld) -> None:
     die(world, FilesCrashPoint.SHOW)
     shutil.rmtree(staged(world))
@@ -274,7 +274,7 @@ def test_a_decision_that_says_nothing_is_told(world: FilesWorld) -> None:
             manifests.of_names(names)
 
 
-@pytest.mark.in_turn("files")
+@pytest.mark.sampled("files")
 def test_the_names_of_many_files_take_no_room_in_the_ledger(world: FilesWorld) -> None:
     values = [str(number) for number in range(40)]
     world.run_job(0, world.job(values).repartition(40))
@@ -286,7 +286,7 @@ def test_the_names_of_many_files_take_no_room_in_the_ledger(world: FilesWorld) -
     assert len(record.names[0]) < 500
 
 
-@pytest.mark.in_turn("files")
+@pytest.mark.sampled("files")
 def test_a_long_prefix_has_a_folder_of_its_own(world: FilesWorld) -> None:
     for end in "ab":
         world.prefix = "ü/" * 100 + end

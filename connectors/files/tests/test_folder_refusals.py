@@ -16,7 +16,7 @@ from oncelog.spark.kit import counting
 from oncelog.testing.target_contract import FIRST, at
 from oncelog_files.crash_points import FilesCrashPoint
 
-pytestmark = pytest.mark.in_turn("files")
+pytestmark = pytest.mark.sampled("files")
 
 
 @pytest.fixture

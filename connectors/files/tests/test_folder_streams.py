@@ -85,7 +85,7 @@ def test_the_command_line_tells_of_the_ledger_in_the_folder(query: Query) -> Non
     assert (found["is_over"], found["recovery"]) == (True, "writes its next batch")
 
 
-@pytest.mark.in_turn("files")
+@pytest.mark.sampled("files")
 def test_partitions_become_folders_and_columns_again(query: Query) -> None:
     query.add({"id": 1, "day": "a/b: c"}, {"id": 2, "day": "d"}, {"id": 3})
     query.run(None, partitionBy="DAY", format="json", compression="gzip", **{"format.ignoreNullFields": "false"})
@@ -107,7 +107,7 @@ def test_partitions_become_folders_and_columns_again(query: Query) -> None:
     ]
 
 
-@pytest.mark.in_turn("files")
+@pytest.mark.sampled("files")
 def test_a_task_that_is_tried_again_leaves_one_copy(query: Query) -> None:
     query.add({"id": 1, "day": "a"}, {"id": 2, "day": "b"})
 
@@ -118,7 +118,7 @@ def test_a_task_that_is_tried_again_leaves_one_copy(query: Query) -> None:
     assert visible(query.out, "id", "day") == [(1, "a"), (2, "b")]
 
 
-@pytest.mark.in_turn("files")
+@pytest.mark.sampled("files")
 def test_a_tasks_files_wait_for_the_others_whatever_the_session_says_of_committers(query: Query) -> None:
     """The second algorithm would put them to their place at once, those of a try that is repeated, too."""
     folder, seen = query.out, query.folder / "seen"
@@ -145,7 +145,7 @@ def test_a_tasks_files_wait_for_the_others_whatever_the_session_says_of_committe
     assert visible(query.out, "id", "day") == [(1, "a"), (2, "b")]
 
 
-@pytest.mark.in_turn("files")
+@pytest.mark.sampled("files")
 def test_whole_batches_are_read_whole_while_one_is_on_its_way(query: Query) -> None:
     with pytest.raises(UsageError, match="no batch is in this folder yet"):
         query.whole()
@@ -163,7 +163,7 @@ def test_whole_batches_are_read_whole_while_one_is_on_its_way(query: Query) -> N
         query.whole(prefix="another")
 
 
-@pytest.mark.in_turn("files")
+@pytest.mark.sampled("files")
 def test_several_sinks_share_a_folder_and_each_is_read_by_its_prefix(query: Query) -> None:
     query.add({"id": 1, "day": "a"})
     one = oncelog_files.sink(path=str(query.out), transactionalIdPrefix="q", sinkName="one")
@@ -180,7 +180,7 @@ def test_several_sinks_share_a_folder_and_each_is_read_by_its_prefix(query: Quer
         query.whole()
 
 
-@pytest.mark.in_turn("files")
+@pytest.mark.sampled("files")
 def test_a_stateful_query_may_write_files(query: Query) -> None:
     query.add({"id": 1, "day": "a"}, {"id": 1, "day": "a"}, {"id": 2, "day": "b"})
     query.add({"id": 1, "day": "a"}, {"id": 3, "day": "c"})

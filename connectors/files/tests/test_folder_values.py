@@ -18,7 +18,7 @@ from oncelog.testing.target_contract import at
 from oncelog_files import manifests
 from oncelog_files.crash_points import FilesCrashPoint
 
-pytestmark = pytest.mark.in_turn("files")
+pytestmark = pytest.mark.sampled("files")
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from folder_worlds import FilesWorld
 from oncelog.testing.target_contract import TargetContract, TargetWorld
 
-pytestmark = pytest.mark.in_turn("files")
+pytestmark = pytest.mark.sampled("files")
 
 
 class TestFilesTarget(TargetContract):

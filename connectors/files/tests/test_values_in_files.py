@@ -16,7 +16,7 @@ from oncelog.testing.extreme_values import UNSPEAKABLE, ExtremeValue
 from oncelog.testing.value_contract import ValueContract, ValueWorld
 from oncelog_files.target import FilesTarget
 
-pytestmark = pytest.mark.in_turn("files")
+pytestmark = pytest.mark.sampled("files")
 
 NUMBERS = {"date": "unix_date({})", "timestamp": "unix_micros({})", "struct<a:date>": "struct(unix_date(({}).a) AS a)"}
 """What stands for a time that Python does not hold."""

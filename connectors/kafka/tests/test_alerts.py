@@ -23,7 +23,7 @@ from tests.support.servers.kafka import Transaction
 from tests.support.servers.prometheus import Prometheus, require_prometheus
 from watched_alerts import names, run_as_the_page_says, watching
 
-pytestmark = [pytest.mark.programs, pytest.mark.servers]
+pytestmark = pytest.mark.slow
 
 STANDS_STILL, HANGS = "OncelogKafkaReadersStandStill", "OncelogKafkaTransactionHangs"
 RUNS_OUT = "OncelogKafkaBatchRunsOutOfTime"
@@ -67,7 +67,7 @@ def test_a_transaction_of_a_dead_task_holds_readers_back_until_it_is_aborted(
     assert sorted(world.values()) == sorted(FIRST)
 
 
-@pytest.mark.in_turn("alerts on Kafka")
+@pytest.mark.sampled("alerts on Kafka")
 def test_a_batch_that_died_behind_its_decision_runs_out_of_time_until_it_is_committed(
     world: World, prometheus: Prometheus, tmp_path: Path
 ) -> None:

@@ -30,7 +30,7 @@ from tests.support.servers.kafka import STEADY, KafkaBroker, require_shims, runn
 from tests.support.servers.prometheus import Prometheus, require_prometheus, running_prometheus
 from tests.support.spark.queries import PATIENCE_S, stream
 
-pytestmark = [pytest.mark.programs, pytest.mark.servers]
+pytestmark = pytest.mark.slow
 
 ROUNDS = 8
 """How often the queries are started again, and the log is collected."""

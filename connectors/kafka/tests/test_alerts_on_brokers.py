@@ -33,7 +33,7 @@ from tests.support.servers.prometheus import require_prometheus
 from two_brokers import running_two_brokers
 from watched_alerts import check_page_says, names, run_as_the_page_says, watching
 
-pytestmark = [pytest.mark.programs, pytest.mark.servers]
+pytestmark = pytest.mark.slow
 
 LEFT_OUT, HANGS = "OncelogKafkaMarkerLeftOut", "OncelogKafkaTransactionHangs"
 PAGE = "kafka-marker-left-out"
@@ -45,7 +45,7 @@ def asking_partitions(broker: KafkaBroker) -> KafkaSource:
     return KafkaSource(Brokers(client), None, left_open=exporter_cli.left_open(client, lambda: None, every_ms=0))
 
 
-@pytest.mark.in_turn("alerts on Kafka")
+@pytest.mark.sampled("alerts on Kafka")
 @pytest.mark.parametrize("release", variants(*RELEASES))
 def test_a_marker_that_was_left_out_is_an_alert_until_it_is_written(release: str, tmp_path: Path) -> None:
     require_prometheus()

@@ -56,7 +56,7 @@ from tests.support.servers.kafka import (
     send,
 )
 
-pytestmark = pytest.mark.in_turn("access control lists")
+pytestmark = pytest.mark.sampled("access control lists")
 
 USER, PASSWORD = "alice", 'se"cret'
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"

@@ -128,7 +128,7 @@ def test_a_query_goes_on_in_a_topic_of_another_name_from_a_moved_checkpoint(worl
     assert world.written() == ["0", "1", "2", "3"]
 
 
-@pytest.mark.in_turn("checkpoints of Kafka")
+@pytest.mark.sampled("checkpoints of Kafka")
 def test_a_query_from_kafka_into_a_log_is_compared_with_both(kafka: KafkaBroker, tmp_path: Path) -> None:
     name = kafka.create_topic(fresh_name("read"))
     send(kafka, name, "0", "1")
@@ -149,7 +149,7 @@ def test_a_query_from_kafka_into_a_log_is_compared_with_both(kafka: KafkaBroker,
     assert found == ["offset is beyond the end", "batch has other offsets"]
 
 
-@pytest.mark.in_turn("checkpoints on Kafka")
+@pytest.mark.sampled("checkpoints on Kafka")
 def test_a_checkpoint_is_moved_to_another_cluster_that_has_the_offsets(world: World, kafka_tv1: KafkaBroker) -> None:
     send(world.broker, world.name, "0", "1")
     world.copy(world.checkpoint)
@@ -168,7 +168,7 @@ def test_a_checkpoint_is_moved_to_another_cluster_that_has_the_offsets(world: Wo
     assert [row["start"] for row in source["partitions"]] == [2]
 
 
-@pytest.mark.in_turn("checkpoints on Kafka")
+@pytest.mark.sampled("checkpoints on Kafka")
 def test_a_ledger_that_is_copied_too_is_looked_for_in_the_other_cluster(
     kafka: KafkaBroker, kafka_tv1: KafkaBroker, tmp_path: Path
 ) -> None:

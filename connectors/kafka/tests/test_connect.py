@@ -15,7 +15,7 @@ from tests.support.servers.kafka import KafkaBroker, fresh_name
 from tests.support.spark.connect import Call, all_jars, jar_of, running_server
 from tests.support.spark.queries import PATIENCE_S
 
-pytestmark = [pytest.mark.programs, pytest.mark.in_turn("Spark Connect")]
+pytestmark = [pytest.mark.slow, pytest.mark.sampled("Spark Connect")]
 
 PER_BATCH = 100
 

@@ -15,7 +15,7 @@ import oncelog_kafka
 from oncelog_kafka.data_source import Answer, KafkaDataSource
 from tests.support.spark.connect import Call, all_jars, jar_of, running_server
 
-pytestmark = pytest.mark.in_turn("Spark Connect")
+pytestmark = pytest.mark.sampled("Spark Connect")
 
 NO_BROKER = {"kafka.bootstrap.servers": "127.0.0.1:1"}
 """What is refused here is refused before a broker is asked."""
@@ -59,7 +59,7 @@ def check_told(error: str, *words: str) -> None:
     assert shown.count("UsageError: ") == 1, error
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_a_server_without_the_jar_names_the_command_line_that_brings_it(folder: Path) -> None:
     all_jars()
     with running_server(folder, []) as server:
@@ -73,7 +73,7 @@ def test_a_server_without_the_jar_names_the_command_line_that_brings_it(folder: 
         check_told(error, "the Kafka connector's jar is not in this Spark", '--jars "$(oncelog jars)"')
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 @pytest.mark.parametrize("what", [pytest.param("nowhere", marks=pytest.mark.walk("Spark Connect")), "empty"])
 def test_a_server_whose_python_has_no_oncelog_says_which_python_that_is(what: str, folder: Path) -> None:
     python = folder / what / "bin" / "python"
@@ -94,7 +94,7 @@ def test_a_server_whose_python_has_no_oncelog_says_which_python_that_is(what: st
         check_told(error, "UsageError: Spark's Python", *words, f"python={python}")
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 @pytest.mark.walk("Spark Connect")
 def test_a_server_with_jars_of_two_versions_names_both(folder: Path) -> None:
     other = jar_of("0.0.9", folder)

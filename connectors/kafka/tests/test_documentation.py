@@ -32,7 +32,7 @@ from tests.support.servers.postgres import ROLE, PostgresServer
 from tests.support.servers.zookeeper import ZookeeperServer
 from tests.support.spark.spark_home import environment
 
-pytestmark = pytest.mark.in_turn("programs of the pages")
+pytestmark = pytest.mark.sampled("programs of the pages")
 
 DOCS = ROOT / "docs"
 

@@ -13,7 +13,7 @@ from tests.support.connectors.kafka_sink import values
 from tests.support.docs.examples import run_here
 from tests.support.servers.kafka import KafkaBroker, fresh_name, require_shims, send
 
-pytestmark = pytest.mark.in_turn("example programs")
+pytestmark = pytest.mark.sampled("example programs")
 
 Printed = Callable[..., list[str]]
 

@@ -46,7 +46,7 @@ def world(unguarded: tuple[KafkaBroker, int]) -> Iterator[World]:
         yield found
 
 
-@pytest.mark.in_turn("transactions that hang")
+@pytest.mark.sampled("transactions that hang")
 def test_a_marker_that_was_left_out_of_a_commit_is_found_and_written(world: World, tmp_path: Path) -> None:
     who = world.leave_open("lost-1", "lost-2")
     (hang,) = world.hangs()

@@ -99,7 +99,7 @@ def trim_foreign(world: World) -> None:
     trim(world)
 
 
-@pytest.mark.parametrize("damage", [trim, pytest.param(trim_foreign, marks=pytest.mark.once_more(by="parameter"))])
+@pytest.mark.parametrize("damage", [trim, pytest.param(trim_foreign, marks=pytest.mark.variant(by="parameter"))])
 def test_a_query_whose_ledger_was_trimmed_goes_on_with_a_new_one(world: World, damage: Callable[[World], None]) -> None:
     world.run("0a", "0b")
     world.run("1a", "1b")
@@ -151,7 +151,7 @@ def test_a_batch_that_is_there_in_part_is_left_to_the_operator(world: World) -> 
     assert len(world.values()) == 5
 
 
-@pytest.mark.in_turn("rebuilt ledgers")
+@pytest.mark.sampled("rebuilt ledgers")
 def test_a_ledger_that_was_lost_with_its_folder_is_rebuilt_in_another_one(world: World) -> None:
     world.place = {"znodes": str(world.folder / "former")}
     world.run("0a", "0b")
@@ -166,8 +166,8 @@ def test_a_ledger_that_was_lost_with_its_folder_is_rebuilt_in_another_one(world:
     assert "with --ledger-topic or --znodes" in refused
 
 
-@pytest.mark.programs
-@pytest.mark.in_turn("rebuilt ledgers")
+@pytest.mark.slow
+@pytest.mark.sampled("rebuilt ledgers")
 @pytest.mark.parametrize("point", [*RebuildCrashPoint])
 def test_a_command_that_is_killed_twice_is_run_again(world: World, tmp_path: Path, point: RebuildCrashPoint) -> None:
     world.run("0a", "0b")
@@ -186,8 +186,8 @@ def test_a_command_that_is_killed_twice_is_run_again(world: World, tmp_path: Pat
     assert world.values() == ["0a", "0b", "1a", "1b", "2a", "2b"]
 
 
-@pytest.mark.programs
-@pytest.mark.in_turn("rebuilt ledgers")
+@pytest.mark.slow
+@pytest.mark.sampled("rebuilt ledgers")
 def test_two_commands_at_once_write_one_ledger(world: World) -> None:
     world.run("0a", "0b")
     world.lose()

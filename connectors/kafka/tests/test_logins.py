@@ -45,7 +45,7 @@ from tests.support.harness.waiting import until
 from tests.support.servers.kafka import fresh_name, require_broker, require_shims
 from token_issuer import AUDIENCE, CLIENT, NAME, SECRET, TokenIssuer
 
-pytestmark = pytest.mark.in_turn("logins")
+pytestmark = pytest.mark.sampled("logins")
 
 HERE = Path(__file__).parent
 KAFKA = "org.apache.kafka.common.security"

@@ -124,7 +124,7 @@ def test_what_is_beyond_its_time_out_is_aborted_by_the_command_of_the_page(kafka
     assert json.loads(done.stdout)["aborted"] == [hanging.transactional_id], done.output
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_a_page_of_a_cluster_is_the_catalogue_no_more_and_no_less(world: World, tmp_path: Path) -> None:
     group = fresh_name("watchers")
     Transaction(world.broker, f"{world.topic}-a").send(world.topic, "a").stage(group, world.topic, 0).commit()

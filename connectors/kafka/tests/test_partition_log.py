@@ -33,7 +33,7 @@ from oncelog_kafka.options.admin_settings import JavaClient
 from tests.support.log.logs import started, values, write_committed
 from tests.support.servers.kafka import KafkaBroker, fresh_name, require_shims
 
-pytestmark = pytest.mark.in_turn("a ledger's topic")
+pytestmark = pytest.mark.sampled("a ledger's topic")
 
 
 class PartitionWorld(StoreWorld):

@@ -17,7 +17,7 @@ from tests.support.log.logs import values as logged
 from tests.support.servers.kafka import KafkaBroker, fresh_name, send
 from tests.support.spark.pipelines import Pipeline
 
-pytestmark = [pytest.mark.programs, pytest.mark.in_turn("pipelines")]
+pytestmark = [pytest.mark.slow, pytest.mark.sampled("pipelines")]
 
 REFUSED = "another query has history under this prefix, or this query has begun a new checkpoint"
 

@@ -106,7 +106,7 @@ def killed_and_run_again(world: World, folder: Path, point: RestoreCrashPoint) -
     assert world.values() == ["a", "b"]
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 @pytest.mark.parametrize("point", [RestoreCrashPoint.COMMIT, RestoreCrashPoint.COMMITTED])
 def test_a_restore_that_is_killed_around_its_commit_is_run_again(
     world: World, point: RestoreCrashPoint, tmp_path: Path
@@ -228,7 +228,7 @@ def test_rows_of_an_open_transaction_are_not_written_again(world: World, tmp_pat
     assert world.values() == ["a"]
 
 
-@pytest.mark.in_turn("restores")
+@pytest.mark.sampled("restores")
 def test_rows_of_another_cluster_or_topic_are_refused(world: World, tmp_path: Path) -> None:
     file = saved(world, tmp_path, "a")
     again = saved_rows.load(Path(file)).origin

@@ -26,7 +26,7 @@ from tests.support.servers.kafka import (
     running_broker,
 )
 
-pytestmark = pytest.mark.in_turn("simulated brokers")
+pytestmark = pytest.mark.sampled("simulated brokers")
 
 DAILY = range(12)
 MANY = range(12, 84)

@@ -20,7 +20,7 @@ from tests.support.log.logs import values as log_values
 from tests.support.servers.kafka import KafkaBroker, fresh_name
 from tests.support.spark.queries import forget_last_commit, run_available
 
-pytestmark = pytest.mark.in_turn("between a log and Kafka")
+pytestmark = pytest.mark.sampled("between a log and Kafka")
 
 
 class World:

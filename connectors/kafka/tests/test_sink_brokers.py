@@ -29,7 +29,7 @@ from oncelog_kafka.patience import PatientBrokers
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, fresh_name, require_shims
 
-pytestmark = pytest.mark.in_turn("brokers that a sink asks")
+pytestmark = pytest.mark.sampled("brokers that a sink asks")
 
 NO_NODE = 999
 
@@ -130,7 +130,7 @@ def test_a_process_that_does_not_answer_is_named_in_the_error(
         control.list_ids([])
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_the_process_ends_with_its_parent_though_a_fork_holds_its_input(kafka: KafkaBroker) -> None:
     require_shims()
     program = f"""

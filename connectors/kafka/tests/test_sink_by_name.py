@@ -84,7 +84,7 @@ def world(kafka: KafkaBroker, spark: SparkSession, tmp_path: Path, topic: str) -
 # Moving a query -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.in_turn("queries by name")
+@pytest.mark.sampled("queries by name")
 def test_a_query_moves_from_foreach_batch_to_the_format_and_back_on_its_checkpoint(world: World) -> None:
     for number, writer in enumerate([world.by_function, world.by_name, world.by_function, world.by_name]):
         world.add(f"{number}a", f"{number}b")
@@ -435,9 +435,8 @@ until(lambda: not any("warm-up" in thread.getName() for thread in threads.getAll
 """
 
 
-@pytest.mark.in_turn("queries by name")
-@pytest.mark.programs
-@pytest.mark.long
+@pytest.mark.sampled("queries by name")
+@pytest.mark.slow
 def test_a_program_that_does_not_wait_for_its_query_ends_without_an_error_of_the_sink(tmp_path: Path) -> None:
     with Program([sys.executable, "-c", ENDS_EARLY], tmp_path, "program") as program:
         assert program.wait() == 0, program.last_lines()

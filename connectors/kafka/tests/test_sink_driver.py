@@ -214,7 +214,7 @@ def test_a_broker_that_is_away_fails_the_batch_and_a_restart_writes_it_once(
     assert lonely.values() == [*FIRST, *SECOND]
 
 
-@pytest.mark.in_turn("rewriting of what is lost")
+@pytest.mark.sampled("rewriting of what is lost")
 def test_a_broker_that_restarts_while_commits_are_sent_costs_nothing_but_time(
     lonely: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,7 +258,7 @@ def test_a_driver_whose_every_look_is_too_old_gives_up(world: World, monkeypatch
     assert world.open_ids() == []
 
 
-@pytest.mark.in_turn("rewriting of what is lost")
+@pytest.mark.sampled("rewriting of what is lost")
 def test_what_is_rewritten_is_decided_by_a_fresh_look_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     time_out_behind_the_decision(world, **REWRITE)
     monkeypatch.setattr(participants, "LOOK_MS", 300)
@@ -296,7 +296,7 @@ def test_participants_that_time_out_behind_the_decision_are_named_and_nothing_go
     assert world.values() == []
 
 
-@pytest.mark.in_turn("rewriting of what is lost")
+@pytest.mark.sampled("rewriting of what is lost")
 def test_under_rewrite_a_batch_that_timed_out_is_written_again_once(world: World) -> None:
     """conformance: 56."""
     time_out_behind_the_decision(world, **REWRITE)
@@ -310,7 +310,7 @@ def test_under_rewrite_a_batch_that_timed_out_is_written_again_once(world: World
     assert world.values() == [*FIRST, *SECOND]
 
 
-@pytest.mark.in_turn("rewriting of what is lost")
+@pytest.mark.sampled("rewriting of what is lost")
 def test_a_late_replay_leaves_what_a_later_batch_lost_to_that_ones_replay(world: World) -> None:
     """A driver that stood still since it read the ledger, while others wrote the next batch."""
     world.run(0, FIRST, **REWRITE)
@@ -352,7 +352,7 @@ def test_a_rewrite_that_is_stopped_at_a_point_is_done_by_the_next(world: World, 
     assert world.values() == FIRST
 
 
-@pytest.mark.in_turn("rewriting of what is lost")
+@pytest.mark.sampled("rewriting of what is lost")
 def test_of_two_drivers_that_rewrite_one_ends_and_there_is_one_copy(world: World) -> None:
     time_out_behind_the_decision(world, **REWRITE)
 
@@ -365,7 +365,7 @@ def test_of_two_drivers_that_rewrite_one_ends_and_there_is_one_copy(world: World
     assert world.values() == FIRST
 
 
-@pytest.mark.in_turn("rewriting of what is lost")
+@pytest.mark.sampled("rewriting of what is lost")
 def test_a_plan_that_gives_other_rows_the_next_time_is_found_out(world: World) -> None:
     def anything(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -381,7 +381,7 @@ def test_a_plan_that_gives_other_rows_the_next_time_is_found_out(world: World) -
     assert world.values() == []
 
 
-@pytest.mark.in_turn("rewriting of what is lost")
+@pytest.mark.sampled("rewriting of what is lost")
 def test_a_batch_that_was_decided_without_buckets_cannot_be_rewritten(world: World) -> None:
     time_out_behind_the_decision(world)
 

@@ -154,7 +154,7 @@ def test_brokers_that_cannot_be_reached_are_named(spark: SparkSession, tmp_path:
     assert NOWHERE in said
 
 
-@pytest.mark.in_turn("brokers that cannot be reached")
+@pytest.mark.sampled("brokers that cannot be reached")
 @pytest.mark.parametrize("client", ["python", "java"])
 @pytest.mark.parametrize("how", ["batch write", "stream", "function"])
 def test_brokers_that_cannot_be_reached_are_given_up_by_default(

@@ -204,7 +204,7 @@ def test_a_ledger_of_before_a_later_batch_proves_nothing_of_what_its_batches_los
     assert world.values() == numbered(20)
 
 
-@pytest.mark.in_turn("participants that are lost")
+@pytest.mark.sampled("participants that are lost")
 @pytest.mark.parametrize("is_committed", [True, False])
 def test_an_id_that_the_broker_forgot_is_settled_by_the_token(world: World, is_committed: bool) -> None:
     """No broker forgets an id while a test waits; an id that it never knew gets the same answer."""

@@ -13,7 +13,7 @@ from reads import Source, texts
 from tests.support.connectors.kafka_sink import wait_for_markers
 from tests.support.servers.kafka import KafkaBroker, Transaction, fresh_name, send
 
-pytestmark = pytest.mark.in_turn("batches out of Kafka")
+pytestmark = pytest.mark.sampled("batches out of Kafka")
 
 
 @pytest.fixture

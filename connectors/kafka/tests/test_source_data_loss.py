@@ -89,7 +89,7 @@ def test_a_topic_that_is_recreated_under_a_running_query_is_read_once(
     assert flat(batches) == ["old 0", "old 1", "old 2", "new 0", "new 1", "new 2"]
 
 
-@pytest.mark.in_turn("losses of data")
+@pytest.mark.sampled("losses of data")
 def test_a_batch_that_was_planned_of_a_topic_since_recreated_reads_the_new_one_once(
     spark: SparkSession, source: Source, kafka: KafkaBroker, name: str, checkpoint: Path
 ) -> None:
@@ -197,7 +197,7 @@ def test_a_topic_that_is_created_again_while_tasks_read_it_is_loss_of_data_and_g
     assert flat(source.available(checkpoint, **TOLD)) == new
 
 
-@pytest.mark.in_turn("losses of data")
+@pytest.mark.sampled("losses of data")
 def test_an_end_beyond_the_log_is_waited_for_and_then_loss_of_data(
     spark: SparkSession, source: Source, kafka: KafkaBroker, name: str
 ) -> None:
@@ -359,7 +359,7 @@ def last_offset(checkpoint: Path) -> dict[str, Any]:
     return dict(json.loads(offset))
 
 
-@pytest.mark.in_turn("losses of data")
+@pytest.mark.sampled("losses of data")
 def test_a_topic_that_was_out_of_sight_for_a_while_is_gone_on_with_where_it_was(
     spark: SparkSession, kafka: KafkaBroker, name: str, pair: tuple[str, Source, Source], checkpoint: Path
 ) -> None:
@@ -384,7 +384,7 @@ def test_a_topic_that_was_out_of_sight_for_a_while_is_gone_on_with_where_it_was(
     assert last_offset(checkpoint) == {name: {"0": 3}, other: {"0": 3}}
 
 
-@pytest.mark.in_turn("losses of data")
+@pytest.mark.sampled("losses of data")
 def test_a_topic_that_comes_back_as_another_one_is_read_from_its_start(
     kafka: KafkaBroker, name: str, pair: tuple[str, Source, Source], checkpoint: Path
 ) -> None:
@@ -460,7 +460,7 @@ def test_a_topic_that_is_created_again_between_two_batches_of_available_now_is_n
     assert flat(source.available(checkpoint, **TOLD)) == new
 
 
-@pytest.mark.in_turn("losses of data")
+@pytest.mark.sampled("losses of data")
 def test_the_ids_of_topics_are_only_added_to_a_checkpoint(
     spark: SparkSession, kafka: KafkaBroker, checkpoint: Path
 ) -> None:

@@ -68,7 +68,7 @@ def test_open_transaction_holds_back_what_is_committed_behind_it(
     assert flat(source.available(checkpoint, **EARLIEST)) == ["held", "behind"]
 
 
-@pytest.mark.in_turn("streams of the source")
+@pytest.mark.sampled("streams of the source")
 def test_query_names_who_holds_the_last_stable_offset(
     source: Source, kafka: KafkaBroker, topic: str, checkpoint: Path
 ) -> None:
@@ -128,7 +128,7 @@ def test_max_offsets_per_trigger_is_never_exceeded_and_starves_no_partition(
     assert all("few" in batch for batch in batches[:5])
 
 
-@pytest.mark.in_turn("streams of the source")
+@pytest.mark.sampled("streams of the source")
 def test_no_partition_is_starved_though_a_batch_has_fewer_offsets_than_there_are_partitions(
     source: Source, kafka: KafkaBroker, topic: str, checkpoint: Path
 ) -> None:
@@ -266,7 +266,7 @@ def test_pattern_without_a_topic_yet_waits_for_one(spark: SparkSession, kafka: K
     assert flat(source.available(checkpoint)) == ["a"]
 
 
-@pytest.mark.in_turn("streams of the source")
+@pytest.mark.sampled("streams of the source")
 def test_poll_beyond_a_range_is_kept_for_the_next_batch_and_lost_by_none(
     source: Source, kafka: KafkaBroker, topic: str, checkpoint: Path
 ) -> None:
@@ -402,7 +402,7 @@ def test_query_lives_through_a_killed_and_restarted_broker(spark: SparkSession, 
     assert flat(batches) == ["a", "b", "c"]
 
 
-@pytest.mark.in_turn("streams of the source")
+@pytest.mark.sampled("streams of the source")
 def test_query_without_a_broker_ends_with_its_address(spark: SparkSession, tmp_path: Path) -> None:
     """One that never reached a broker says so after a single try, of 30 seconds by default. conformance: 60"""
     quick: dict[str, Any] = {

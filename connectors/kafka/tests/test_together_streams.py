@@ -28,7 +28,7 @@ from tests.support.servers.kafka import KafkaBroker, fresh_name, require_shims
 from tests.support.servers.postgres import PostgresServer
 from tests.support.spark.queries import forget_last_commit, run_available
 
-pytestmark = pytest.mark.in_turn("several sinks")
+pytestmark = pytest.mark.sampled("several sinks")
 
 TOPIC = "copied"
 

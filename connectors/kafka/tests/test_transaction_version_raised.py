@@ -134,7 +134,7 @@ def test_what_a_driver_decided_is_committed_by_the_next_at_another_version(
     assert world.values() == [*FIRST, *SECOND]
 
 
-@pytest.mark.in_turn("transaction versions that change")
+@pytest.mark.sampled("transaction versions that change")
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_commit_is_sent_in_the_form_of_its_transactions_version_and_known_when_it_is_sent_again(
     world: World, version: int
@@ -168,7 +168,7 @@ def test_what_a_driver_left_undecided_is_aborted_at_another_version(world: World
     assert world.values() == FIRST
 
 
-@pytest.mark.in_turn("transaction versions that change")
+@pytest.mark.sampled("transaction versions that change")
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1)], ids=["raised", "lowered"])
 def test_a_transaction_keeps_its_version_while_its_rows_are_written(world: World, before: int, after: int) -> None:
     """conformance: 68."""

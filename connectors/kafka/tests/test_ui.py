@@ -21,9 +21,9 @@ from tests.support.log.shell import serving
 from tests.support.log.ui import HOSTILE, HOSTILE_SHOWN, take_picture
 from tests.support.servers.kafka import KafkaBroker, Transaction, fresh_name, running_broker, send
 
-pytestmark = pytest.mark.programs
+pytestmark = pytest.mark.slow
 
-IN_TURN = pytest.mark.in_turn("the page of oncelog kafka ui")
+IN_TURN = pytest.mark.sampled("the page of oncelog kafka ui")
 
 
 PATIENT: Mapping[str, Any] = {"transaction_timeout_ms": 600_000}
@@ -116,7 +116,7 @@ def test_what_nobody_ends_is_a_trouble_until_its_command_was_run(unguarded: Worl
 
 
 @IN_TURN
-@pytest.mark.browser
+@pytest.mark.slow
 def test_names_of_a_cluster_are_text_and_everybody_can_read_them(kafka: KafkaBroker, topic: str) -> None:
     """Of transactional ids and groups; brokers take no topic with such a name."""
     name, group = f"{HOSTILE}-{topic}-{'x' * 500}", f"{HOSTILE}-{topic}"

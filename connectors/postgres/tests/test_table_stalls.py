@@ -41,7 +41,7 @@ def world(server: PostgresServer, tmp_path: Path, request: pytest.FixtureRequest
     found.close()
 
 
-@pytest.mark.in_turn("servers that stall")
+@pytest.mark.sampled("servers that stall")
 @pytest.mark.parametrize(
     ("point", "said"),
     [
@@ -64,7 +64,7 @@ def test_a_driver_gives_up_and_its_successor_leaves_one_copy(world: PostgresWorl
     assert world.server.ask("SELECT gid FROM pg_prepared_xacts") == []
 
 
-@pytest.mark.in_turn("servers that stall")
+@pytest.mark.sampled("servers that stall")
 def test_a_task_gives_up_in_the_middle_of_its_rows(world: PostgresWorld) -> None:
     class PausedJob(ArrowJob):
         def run(self, planned: Any, task: Any) -> Any:
@@ -86,7 +86,7 @@ def test_a_task_gives_up_in_the_middle_of_its_rows(world: PostgresWorld) -> None
     assert world.holds(FIRST)
 
 
-@pytest.mark.in_turn("servers that stall")
+@pytest.mark.sampled("servers that stall")
 def test_a_task_of_spark_gives_up(world: PostgresWorld, spark: SparkSession) -> None:
     """Its worker ends, with the thread in which the driver of the database waits."""
     server_pid = world.server.pid

@@ -19,7 +19,7 @@ from tests.support.servers.opensearch import (
     running_server,
 )
 
-pytestmark = pytest.mark.in_turn("search")
+pytestmark = pytest.mark.sampled("search")
 
 
 STORES = (ELASTICSEARCH_7, ELASTICSEARCH_8, ELASTICSEARCH_9, OPENSEARCH_3)

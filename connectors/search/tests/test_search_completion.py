@@ -15,7 +15,7 @@ from oncelog.testing.target_contract import FIRST, StoppedOnPurposeError, at, st
 from search_worlds import SearchWorld
 from tests.support.servers.opensearch import OpenSearch
 
-pytestmark = pytest.mark.in_turn("search")
+pytestmark = pytest.mark.sampled("search")
 
 
 def test_a_sink_completes_what_it_has_decided(tmp_path: Path, spark: SparkSession, opensearch: OpenSearch) -> None:

@@ -12,7 +12,7 @@ from oncelog.testing.target_contract import TargetContract, TargetWorld
 from search_worlds import SearchWorld
 from tests.support.servers.opensearch import OpenSearch
 
-pytestmark = pytest.mark.in_turn("search")
+pytestmark = pytest.mark.sampled("search")
 
 
 class TestSearchTarget(TargetContract):

@@ -277,7 +277,7 @@ def test_a_driver_that_was_replaced_passes_no_newer_version(
 # The store ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.in_turn("search")
+@pytest.mark.sampled("search")
 def test_a_store_that_is_killed_behind_the_decision_is_waited_for_by_a_restart(
     tmp_path: Path, spark: SparkSession
 ) -> None:

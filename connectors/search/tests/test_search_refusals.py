@@ -224,7 +224,7 @@ def selected(spark: SparkSession, expressions: dict[str, str]) -> SparkJob:
     return SparkJob(rows)
 
 
-@pytest.mark.in_turn("values that the store refuses")
+@pytest.mark.sampled("values that the store refuses")
 def test_what_the_sink_lets_through_the_store_takes(world: SearchWorld) -> None:
     world.index = world.opensearch.new_index(FIELDS)
 
@@ -242,7 +242,7 @@ def test_what_the_sink_lets_through_the_store_takes(world: SearchWorld) -> None:
     assert Decimal(str(found["number"])) > 10**19
 
 
-@pytest.mark.in_turn("values that the store refuses")
+@pytest.mark.sampled("values that the store refuses")
 def test_a_value_that_the_store_could_refuse_decides_nothing(world: SearchWorld) -> None:
     world.index = world.opensearch.new_index(FIELDS)
     for name, value in BROKEN.items():
@@ -255,7 +255,7 @@ def test_a_value_that_the_store_could_refuse_decides_nothing(world: SearchWorld)
     assert world.opensearch.documents(world.index) == {}
 
 
-@pytest.mark.in_turn("values that the store refuses")
+@pytest.mark.sampled("values that the store refuses")
 @pytest.mark.parametrize(
     "address", ["10.0.0.2\n", "::1\n", "10.0.0.2\r\n", " ::1", "10.0.0.02", "fe80::1%eth0", "::1/64"]
 )
@@ -267,7 +267,7 @@ def test_a_text_that_is_no_address_decides_nothing(world: SearchWorld, address: 
     assert world.opensearch.documents(world.index) == {}
 
 
-@pytest.mark.in_turn("values that the store refuses")
+@pytest.mark.sampled("values that the store refuses")
 def test_a_text_that_is_not_utf8_decides_nothing_and_no_two_keys_become_one(world: SearchWorld) -> None:
     world.index = world.opensearch.new_index({"id": {"type": "keyword"}, "o": {"enabled": False}})
     for mode in ({}, {"mode": "upsert", "keyColumns": "id"}):
@@ -280,7 +280,7 @@ def test_a_text_that_is_not_utf8_decides_nothing_and_no_two_keys_become_one(worl
     assert world.opensearch.documents(world.index) == {}
 
 
-@pytest.mark.in_turn("values that the store refuses")
+@pytest.mark.sampled("values that the store refuses")
 def test_names_with_dots_and_quotes_are_found(world: SearchWorld) -> None:
     fields = {"o": {"properties": {"x-y": {"type": "ip"}, "`q`": {"type": "ip"}}}, "`t": {"type": "ip"}}
     world.index = world.opensearch.new_index(fields)
@@ -301,7 +301,7 @@ ANALYZERS = {
 }
 
 
-@pytest.mark.in_turn("values that the store refuses")
+@pytest.mark.sampled("values that the store refuses")
 @pytest.mark.parametrize(
     ("field", "most"),
     [

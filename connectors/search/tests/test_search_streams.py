@@ -47,7 +47,7 @@ def query(spark: SparkSession, tmp_path: Path, opensearch: OpenSearch) -> Iterat
     close_ledgers()
 
 
-@pytest.mark.in_turn("search")
+@pytest.mark.sampled("search")
 def test_rows_are_there_once_though_spark_runs_a_batch_and_a_task_again(query: Query) -> None:
     query.add({"id": 1, "value": "a"}, {"id": 2, "value": 'line\nends \x1e and "quotes"'})
     query.run(query.source().mapInArrow(failing_once(query.folder), query.schema))

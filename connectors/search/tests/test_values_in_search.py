@@ -22,7 +22,7 @@ from oncelog_search.target import SearchTarget
 from search_worlds import SearchWorld
 from tests.support.servers.opensearch import OpenSearch
 
-pytestmark = pytest.mark.in_turn("search")
+pytestmark = pytest.mark.sampled("search")
 
 FIELDS = {
     "tinyint": "byte",

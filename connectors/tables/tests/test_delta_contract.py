@@ -21,7 +21,7 @@ class TestDeltaTarget(TargetContract):
         found.close()
 
 
-@pytest.mark.once_more(by="upserts")
+@pytest.mark.variant(by="upserts")
 @pytest.mark.usefixtures("spark")
 class TestDeltaTargetOfUpserts(TargetContract):
     @pytest.fixture

@@ -17,7 +17,7 @@ from oncelog.errors import UsageError
 from oncelog.spark.kit.ledgers import close_ledgers
 from oncelog_tables.batch_sink import DeltaSink
 
-pytestmark = pytest.mark.in_turn("tables")
+pytestmark = pytest.mark.sampled("tables")
 
 COLUMNS = (
     "flag boolean, tiny tinyint, long bigint, double double, price decimal(20, 4), text string, bytes binary, "

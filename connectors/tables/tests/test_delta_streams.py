@@ -64,7 +64,7 @@ def test_rows_are_appended_once_though_a_task_and_the_batch_are_run_again(query:
     assert found == [(1, "a"), (2, "b"), (3, "c")]
 
 
-@pytest.mark.in_turn("tables")
+@pytest.mark.sampled("tables")
 def test_rows_go_to_the_partitions_of_the_table(query: Query) -> None:
     """Values as Spark names folders by them: escaped, and one name for all that is no value."""
     schema = pa.schema({"id": pa.int32(), "value": pa.string(), "da=y": pa.date32()})
@@ -79,7 +79,7 @@ def test_rows_go_to_the_partitions_of_the_table(query: Query) -> None:
     assert query.reports[0].participants == len(values)
 
 
-@pytest.mark.in_turn("tables")
+@pytest.mark.sampled("tables")
 def test_files_have_the_statistics_by_which_readers_skip_them(query: Query) -> None:
     create_delta(query.folder / "table", ALL_TYPES)
 

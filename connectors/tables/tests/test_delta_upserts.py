@@ -221,7 +221,7 @@ def upsert(query: Query, key_columns: str, df: Any = None) -> None:
     query.run_into(oncelog_tables.delta(mode="upsert", keyColumns=key_columns, **options), df)
 
 
-@pytest.mark.in_turn("upserts into Delta")
+@pytest.mark.sampled("upserts into Delta")
 @pytest.mark.parametrize("partitioned_by", [[], ["text", "day", "flag", "price"]])
 def test_keys_of_all_types_are_found_again(query: Query, partitioned_by: list[str]) -> None:
     rows = query.spark.sql(f"SELECT * FROM ({ROW})")

@@ -112,17 +112,17 @@ class TestValuesOfDelta(DeltaValueContract):
     kind = DeltaValues
 
 
-@pytest.mark.once_more(by="upserts")
+@pytest.mark.variant(by="upserts")
 class TestKeysOfDelta(DeltaValueContract):
     kind = DeltaKeys
 
 
-@pytest.mark.once_more(by="partitions")
+@pytest.mark.variant(by="partitions")
 class TestPartitionsOfDelta(DeltaValueContract):
     kind = DeltaPartitions
 
 
-@pytest.mark.once_more(by="partitions of upserts")
+@pytest.mark.variant(by="partitions of upserts")
 class TestPartitionsOfDeltaUpserts(DeltaValueContract):
     kind = DeltaKeyPartitions
 

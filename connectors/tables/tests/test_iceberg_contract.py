@@ -13,7 +13,7 @@ from oncelog.testing.target_contract import TargetContract, TargetWorld
 from oncelog.testing.value_contract import ValueContract, ValueWorld
 
 
-@pytest.mark.once_more(by="iceberg")
+@pytest.mark.variant(by="iceberg")
 @pytest.mark.usefixtures("spark")
 class TestIcebergTarget(TargetContract):
     @pytest.fixture
@@ -24,7 +24,7 @@ class TestIcebergTarget(TargetContract):
         found.close()
 
 
-@pytest.mark.once_more(by="upserts")
+@pytest.mark.variant(by="upserts")
 @pytest.mark.usefixtures("spark")
 class TestIcebergTargetOfUpserts(TargetContract):
     @pytest.fixture

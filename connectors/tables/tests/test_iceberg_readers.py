@@ -20,7 +20,7 @@ from lakes import catalog_in, close_sinks
 from oncelog.spark.kit.ledgers import close_ledgers
 from oncelog_tables.batch_sink import IcebergSink
 
-pytestmark = pytest.mark.in_turn("tables")
+pytestmark = pytest.mark.sampled("tables")
 
 COLUMNS = (
     "flag boolean, tiny int, long bigint, double double, price decimal(20, 4), text string, bytes binary, "

@@ -71,7 +71,7 @@ def test_a_driver_that_stops_anywhere_leaves_one_copy_and_no_files(world: Iceber
     assert world.left() == []
 
 
-@pytest.mark.in_turn("tables")
+@pytest.mark.sampled("tables")
 def test_of_two_drivers_that_commit_at_the_same_time_one_does(world: IcebergWorld) -> None:
     """The older one has looked, and found the batch missing; then its successor commits, and goes on."""
 
@@ -119,7 +119,7 @@ def test_writers_at_the_same_time_lose_and_double_nothing(world: IcebergWorld) -
     assert world.holds(FIRST, SECOND, ["theirs", "theirs"])
 
 
-@pytest.mark.in_turn("tables")
+@pytest.mark.sampled("tables")
 def test_a_catalog_that_refuses_every_commit_is_told_and_the_restart_completes_the_batch(world: IcebergWorld) -> None:
     with (
         always_at(TablesCrashPoint.COMMIT, lambda: append(world, "theirs")),
@@ -133,7 +133,7 @@ def test_a_catalog_that_refuses_every_commit_is_told_and_the_restart_completes_t
     assert world.holds(FIRST, ["theirs"] * 3)
 
 
-@pytest.mark.in_turn("tables")
+@pytest.mark.sampled("tables")
 def test_a_commit_whose_answer_is_lost_is_made_once(world: IcebergWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     hand_in = SqlCatalog.commit_table
 
@@ -165,7 +165,7 @@ def test_the_table_knows_the_batch_when_the_snapshot_has_expired_and_its_files_w
     assert sorted(world.loaded().scan().to_arrow()["value"].to_pylist()) == list(FIRST)
 
 
-@pytest.mark.in_turn("tables")
+@pytest.mark.sampled("tables")
 def test_the_snapshot_and_the_table_say_of_whom_the_batch_is(world: IcebergWorld) -> None:
     world.run(0, FIRST)
     world.run(1, SECOND)
@@ -201,7 +201,7 @@ def partition(world: IcebergWorld) -> None:
     change(world, lambda table: table.update_spec().add_identity("value").commit())
 
 
-@pytest.mark.in_turn("tables")
+@pytest.mark.sampled("tables")
 @pytest.mark.parametrize(
     ("do", "said"),
     [
@@ -228,7 +228,7 @@ def unpartition(world: IcebergWorld) -> None:
     change(world, lambda table: table.update_spec().remove_field("value").commit())
 
 
-@pytest.mark.in_turn("tables")
+@pytest.mark.sampled("tables")
 @pytest.mark.parametrize(("first", "then"), [(None, partition), (partition, unpartition)])
 def test_files_are_added_as_they_are_parted_if_the_partitions_change_before_the_commit(
     world: IcebergWorld,
@@ -274,7 +274,7 @@ def drop_column_and_add_it_again(world: IcebergWorld) -> None:
     change(world, lambda table: table.update_schema().add_column("value", StringType()).commit())
 
 
-@pytest.mark.in_turn("tables")
+@pytest.mark.sampled("tables")
 @pytest.mark.parametrize(
     ("do", "said", "found"),
     [
@@ -300,7 +300,7 @@ def test_rows_stay_in_their_columns_if_these_change_before_the_commit(
     assert {name: sorted(rows[name].to_pylist(), key=str) for name in rows.column_names} == expected
 
 
-@pytest.mark.in_turn("tables")
+@pytest.mark.sampled("tables")
 def test_a_type_that_is_widened_before_the_commit_widens_the_values(world: IcebergWorld) -> None:
     world.schema = pa.schema({"id": pa.int32(), "price": pa.decimal128(5, 2)})
     replace_table(world)
@@ -318,7 +318,7 @@ def test_a_type_that_is_widened_before_the_commit_widens_the_values(world: Icebe
     assert world.loaded().scan().to_arrow().to_pylist() == [{"id": 1, "price": Decimal("1.25")}]
 
 
-@pytest.mark.in_turn("tables")
+@pytest.mark.sampled("tables")
 @pytest.mark.parametrize("point", [TablesCrashPoint.DURABLE, CrashPoint.ROUND_DECIDED])
 def test_others_may_add_a_column_of_a_type_that_spark_does_not_write(world: IcebergWorld, point: str) -> None:
     def add(table: Table) -> None:
@@ -330,7 +330,7 @@ def test_others_may_add_a_column_of_a_type_that_spark_does_not_write(world: Iceb
     assert world.holds(FIRST)
 
 
-@pytest.mark.in_turn("tables")
+@pytest.mark.sampled("tables")
 def test_a_column_that_must_have_values_since_the_decision_is_refused_until_it_need_not(world: IcebergWorld) -> None:
     def require(is_required: bool) -> None:
         change(
@@ -350,7 +350,7 @@ def test_a_column_that_must_have_values_since_the_decision_is_refused_until_it_n
     assert world.holds(FIRST)
 
 
-@pytest.mark.in_turn("tables")
+@pytest.mark.sampled("tables")
 def test_a_batch_that_an_older_oncelog_decided_is_committed_by_names(
     world: IcebergWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -367,7 +367,7 @@ def test_a_batch_that_an_older_oncelog_decided_is_committed_by_names(
     assert sorted(world.loaded().scan().to_arrow()["value"].to_pylist()) == list(FIRST)
 
 
-@pytest.mark.in_turn("tables")
+@pytest.mark.sampled("tables")
 def test_rows_that_the_metadata_cannot_describe_are_refused_before_the_decision(
     world: IcebergWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -386,7 +386,7 @@ def test_rows_that_the_metadata_cannot_describe_are_refused_before_the_decision(
     assert world.left() == []
 
 
-@pytest.mark.in_turn("tables")
+@pytest.mark.sampled("tables")
 def test_files_that_are_gone_behind_the_decision_are_never_taken_for_none(world: IcebergWorld) -> None:
     die(world, CrashPoint.ROUND_DECIDED)
     next(world.folder.rglob("part-0.parquet")).unlink()
@@ -396,7 +396,7 @@ def test_files_that_are_gone_behind_the_decision_are_never_taken_for_none(world:
     assert world.visible() == []
 
 
-@pytest.mark.in_turn("tables")
+@pytest.mark.sampled("tables")
 def test_a_catalog_that_is_away_is_told(world: IcebergWorld) -> None:
     world.catalog = {**world.catalog, "uri": f"sqlite:///{world.folder}/no/such/catalog.db"}
 

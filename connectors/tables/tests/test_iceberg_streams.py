@@ -73,7 +73,7 @@ def query(spark: SparkSession, tmp_path: Path) -> Iterator[IcebergQuery]:
     found.close()
 
 
-@pytest.mark.in_turn("tables")
+@pytest.mark.sampled("tables")
 def test_rows_are_appended_once_though_spark_runs_the_batch_again(query: IcebergQuery) -> None:
     create_iceberg(query.catalog, TABLE, pa.schema({"id": pa.int64(), "value": pa.string(), "more": pa.string()}))
     query.add({"id": 1, "value": "a"}, {"id": 2, "value": "b"})
@@ -131,7 +131,7 @@ def _internal(value: Any) -> Any:
     return iceberg_time.date_to_days(value) if isinstance(value, dt.date) else value
 
 
-@pytest.mark.in_turn("tables")
+@pytest.mark.sampled("tables")
 @pytest.mark.parametrize(
     ("field", "said"),
     [
@@ -149,7 +149,7 @@ def test_a_partition_that_the_sink_cannot_compute_is_refused(
         query.run_into(query.sink(), query.source().selectExpr("id"))
 
 
-@pytest.mark.in_turn("tables")
+@pytest.mark.sampled("tables")
 def test_columns_that_do_not_fit_are_named(query: IcebergQuery) -> None:
     both = NestedField(1, "Id", IntegerType()), NestedField(2, "id", IntegerType())
     schema = Schema(*both, NestedField(3, "long", LongType(), required=True))
@@ -165,7 +165,7 @@ def test_columns_that_do_not_fit_are_named(query: IcebergQuery) -> None:
             query.run_into(query.sink(), query.source().selectExpr(*columns))
 
 
-@pytest.mark.in_turn("tables")
+@pytest.mark.sampled("tables")
 def test_a_type_that_spark_does_not_write_is_refused_unless_rows_have_no_such_column(query: IcebergQuery) -> None:
     lists = ListType(4, TimeType())
     fields = NestedField(1, "id", UUIDType()), NestedField(2, "value", StringType()), NestedField(3, "times", lists)

@@ -180,7 +180,7 @@ def rename_key(table: Table) -> None:
     table.update_schema().rename_column("id", "number").commit()
 
 
-@pytest.mark.in_turn("upserts into Iceberg")
+@pytest.mark.sampled("upserts into Iceberg")
 @pytest.mark.parametrize(
     ("do", "said"),
     [
@@ -234,7 +234,7 @@ def query(spark: SparkSession, tmp_path: Path) -> Iterator[UpsertQuery]:
     found.close()
 
 
-@pytest.mark.in_turn("upserts into Iceberg")
+@pytest.mark.sampled("upserts into Iceberg")
 def test_a_row_is_looked_for_in_the_partition_of_its_key(query: UpsertQuery) -> None:
     parted = PartitionSpec(
         PartitionField(1, 1000, IdentityTransform(), "id"),
@@ -276,7 +276,7 @@ def test_the_first_version_of_the_format_is_refused(query: UpsertQuery) -> None:
         query.upsert("id")
 
 
-@pytest.mark.in_turn("upserts into Iceberg")
+@pytest.mark.sampled("upserts into Iceberg")
 def test_files_from_before_the_partitions_were_changed_are_refused_and_other_changes_are_not(
     query: UpsertQuery,
 ) -> None:

@@ -127,7 +127,7 @@ def test_a_driver_that_stops_anywhere_leaves_one_row_for_each_key_and_no_files(w
     assert pairs_in(world) == [*BOTH[:-1], (4, "last")]
 
 
-@pytest.mark.in_turn("upserts into tables")
+@pytest.mark.sampled("upserts into tables")
 def test_of_two_drivers_that_commit_at_the_same_time_one_does(world: World) -> None:
     """The older one has looked, and found the batch missing; then its successor commits, and goes on."""
     run(world, 0, OLD)

@@ -32,7 +32,7 @@ from simulation import sinks, swarm, znodes
 from simulation.swarm import run
 from tests.support.simulation.planted import assert_found, named
 
-pytestmark = pytest.mark.in_turn("planted bugs")
+pytestmark = pytest.mark.sampled("planted bugs")
 
 
 SEEDS_MAX = 400

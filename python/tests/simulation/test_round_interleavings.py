@@ -502,7 +502,7 @@ FAULTS = [
 ]
 
 
-@pytest.mark.in_turn("planted bugs")
+@pytest.mark.sampled("planted bugs")
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
 def test_the_search_finds_a_planted_fault(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
     fault.plant(monkeypatch)
@@ -510,7 +510,7 @@ def test_the_search_finds_a_planted_fault(fault: Fault, monkeypatch: pytest.Monk
     assert fault.law in search(World(fault.size), until=fault.law).broken
 
 
-@pytest.mark.in_turn("planted bugs")
+@pytest.mark.sampled("planted bugs")
 def test_the_check_at_the_decision_keeps_strangers_out_of_the_group_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     lets_strangers_in(monkeypatch)
 

@@ -57,7 +57,7 @@ def test_a_seed_is_the_same_run_whatever_the_process() -> None:
     assert len(set(first.split())) == 4, "different seeds are different runs"
 
 
-@pytest.mark.in_turn("planted bugs")
+@pytest.mark.sampled("planted bugs")
 def test_slices_over_processes_add_up_and_their_deaths_are_not_told(capfd: pytest.CaptureFixture[str]) -> None:
     heard: list[int] = []
     report = run_all(range(52), 2, lambda so_far: heard.append(so_far.seeds))

@@ -24,7 +24,7 @@ from tests.support.harness.variants import variants
 from tests.support.log.logs import numbered, started, values, write_committed
 from tests.support.spark.queries import DOORS, copy, read_available, stream, table
 
-pytestmark = pytest.mark.in_turn("refused options")
+pytestmark = pytest.mark.sampled("refused options")
 
 REFUSALS = (OncelogError, PySparkException)
 """Ours where Python meets it first; else Spark's, with our text in it."""

@@ -21,7 +21,7 @@ from tests.support.spark.queries import PATIENCE_S
 
 __all__ = ["connect_server"]
 
-pytestmark = [pytest.mark.programs, pytest.mark.in_turn("Spark Connect")]
+pytestmark = [pytest.mark.slow, pytest.mark.sampled("Spark Connect")]
 
 KILLS = 2
 SIZE = 1000

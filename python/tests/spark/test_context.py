@@ -17,7 +17,7 @@ from tests.support.spark.journal_source import JournalSource
 from tests.support.spark.queries import forget_last_commit, numbers, run, run_batches, run_plan
 from tests.support.spark.releases import since_4_3
 
-pytestmark = pytest.mark.in_turn("what a batch is known by")
+pytestmark = pytest.mark.sampled("what a batch is known by")
 
 OFFSET_LOG_VERSION = "spark.sql.streaming.offsetLog.formatVersion"
 SOURCE_EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"

@@ -13,7 +13,7 @@ from tests.support.docs.blocks import ROOT
 from tests.support.docs.examples import run_beside, run_here
 from tests.support.spark.spark_home import environment
 
-pytestmark = pytest.mark.in_turn("example programs")
+pytestmark = pytest.mark.sampled("example programs")
 
 PRINTED = {
     "good_and_bad_rows": [
@@ -25,7 +25,7 @@ PRINTED = {
 }
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_the_quick_start_reads_back_the_late_flights(tmp_path: Path) -> None:
     *flights, where = run_beside("quick_start", tmp_path).splitlines()
 
@@ -33,7 +33,7 @@ def test_the_quick_start_reads_back_the_late_flights(tmp_path: Path) -> None:
     assert where == f"The log is in {tmp_path}/log"
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_the_cells_of_the_notebook_print_what_stands_below_them() -> None:
     command = [sys.executable, str(ROOT / "tools" / "notebook.py"), "--check"]
     ended = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)

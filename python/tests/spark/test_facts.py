@@ -17,7 +17,7 @@ from tests.support.spark.journal_source import Call, Journal, JournalSource
 from tests.support.spark.queries import forget_last_commit, last_batch, numbers, run, run_batches, run_plan
 from tests.support.spark.releases import since_4_2
 
-pytestmark = pytest.mark.in_turn("what a batch is known by")
+pytestmark = pytest.mark.sampled("what a batch is known by")
 
 
 @pytest.fixture(autouse=True)

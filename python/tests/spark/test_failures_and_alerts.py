@@ -100,7 +100,7 @@ STAGED_TOGETHER = 3
 PARTS = [ALL[at : at + STAGED_TOGETHER] for at in range(0, len(ALL), STAGED_TOGETHER)]
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 @pytest.mark.walk("alerts")
 @pytest.mark.parametrize("failures", PARTS, ids=[part[0].alerts[0] for part in PARTS])
 def test_the_demonstration_shows_and_mends_each_and_loses_nothing(

@@ -21,7 +21,7 @@ from tests.support.spark.queries import forget_last_commit
 from tests.support.spark.spark_home import environment, jvm_options
 
 
-@pytest.mark.in_turn("packages")
+@pytest.mark.sampled("packages")
 def test_the_tests_that_the_page_shows_pass_in_a_folder_that_holds_nothing_else(tmp_path: Path) -> None:
     target, tests = programs(ROOT / "docs/guides/extending-target.md")
     (tmp_path / "json_folder_target.py").write_text(target.code)

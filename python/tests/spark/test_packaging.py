@@ -21,7 +21,7 @@ from tests.support.spark.packaging_contract import PackagingContract
 from tests.support.spark.processes import Program
 from tests.support.spark.readers import require_jar
 
-pytestmark = pytest.mark.in_turn("packages")
+pytestmark = pytest.mark.sampled("packages")
 
 
 class TestPackaging(PackagingContract):
@@ -62,7 +62,7 @@ def test_a_spark_that_started_without_the_jar_or_with_another_one_is_refused(
         packaging.with_jar(SparkSession.builder, jar)
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_workers_run_the_programs_interpreter_though_the_path_leads_to_another(tmp_path: Path) -> None:
     """As a notebook's kernel and cron start it: by the interpreter's path, in no activated environment."""
     require_jar()
@@ -77,7 +77,7 @@ def test_workers_run_the_programs_interpreter_though_the_path_leads_to_another(t
         assert job.wait() == 0, job.last_lines()
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_a_submitted_program_is_told_to_name_the_jar_and_runs_where_it_is_named(tmp_path: Path) -> None:
     require_jar()
     submit = [str(spark_home.lean_spark_home() / "bin" / "spark-submit"), "--master", "local[1]"]

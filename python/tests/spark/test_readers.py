@@ -33,7 +33,7 @@ from tests.support.spark.queries import copy, place, read_available, stream, tab
 from tests.support.spark.readers import READERS, reading_by, require_jar
 from tests.support.spark.writers import writing_by
 
-pytestmark = pytest.mark.in_turn("both readers")
+pytestmark = pytest.mark.sampled("both readers")
 
 COLUMNS = (
     "key", "value", "topic", "partition", "offset", "unix_millis(timestamp) AS timestamp", "timestampType", "headers"

@@ -269,7 +269,7 @@ def test_a_checkpoint_that_is_older_than_the_log_is_refused_and_the_newest_goes_
     assert values(log, topic="out") == [b"0", b"1", b"2", b"3"]
 
 
-@pytest.mark.in_turn("checkpoints that were restored")
+@pytest.mark.sampled("checkpoints that were restored")
 def test_a_checkpoint_that_is_restored_twice_is_used_once(
     spark: SparkSession, log: Log, tmp_path: Path, door: str
 ) -> None:

@@ -377,7 +377,7 @@ def test_a_topic_that_was_created_anew_is_an_error_or_is_read_from_its_beginning
     assert rows.values() == [b"new"]
 
 
-@pytest.mark.in_turn("streams of a log")
+@pytest.mark.sampled("streams of a log")
 @pytest.mark.parametrize("named", [{"subscribe": "in,in-2"}, {"subscribePattern": "in.*"}], ids=["name", "pattern"])
 def test_a_deleted_topic_is_an_error_or_is_left_out(
     spark: SparkSession, log: Log, tmp_path: Path, named: dict[str, str]

@@ -165,7 +165,7 @@ def test_small_blocks_and_files_hold_the_records_of_large_ones(
     assert len({piece.block.file for piece in small}) == len(files_of(log)) - before > 1
 
 
-@pytest.mark.in_turn("writers of tasks")
+@pytest.mark.sampled("writers of tasks")
 @pytest.mark.parametrize("door", variants(*DOORS))
 def test_a_query_changes_its_writer_at_a_restart_and_leaves_one_copy(
     spark: SparkSession, log: Log, tmp_path: Path, door: str

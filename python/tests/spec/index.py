@@ -146,7 +146,10 @@ def _marks_of_file(module: ast.Module) -> Iterator[ast.expr]:
 
 
 def _takes_turns(mark: ast.expr) -> bool:
-    return any(isinstance(part, ast.Attribute) and part.attr in {"walk", "in_turn"} for part in ast.walk(mark))
+    """Whether a mark is `walk`, or `sampled` with a group."""
+    groups = {part.func for part in ast.walk(mark) if isinstance(part, ast.Call)}
+    marks = [part for part in ast.walk(mark) if isinstance(part, ast.Attribute)]
+    return any(part.attr == "walk" or (part.attr == "sampled" and part in groups) for part in marks)
 
 
 def _cited(node: ast.AST) -> Iterator[int]:

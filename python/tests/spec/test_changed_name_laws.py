@@ -166,7 +166,7 @@ class Query:
     [
         "aaaa",
         "abab",
-        *(pytest.param(names, marks=pytest.mark.long) for names in ("abbb", "abba", "aabb", "abca", "abcd")),
+        *(pytest.param(names, marks=pytest.mark.slow) for names in ("abbb", "abba", "aabb", "abca", "abcd")),
     ],
 )
 def test_whatever_the_names_and_wherever_the_runs_stop_each_batch_is_decided_once_and_the_refusal_names_the_way_out(

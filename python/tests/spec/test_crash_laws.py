@@ -46,8 +46,8 @@ def every_multi(folder: Path, kind: str, fault: Fault) -> Iterator[tuple[LogWorl
     ("kind", "fault"),
     [
         ("memory", Fault.CRASH_AFTER),
-        pytest.param("memory", Fault.CRASH_BEFORE, marks=pytest.mark.long),
-        pytest.param("sqlite", Fault.CRASH_AFTER, marks=pytest.mark.long),
+        pytest.param("memory", Fault.CRASH_BEFORE, marks=pytest.mark.slow),
+        pytest.param("sqlite", Fault.CRASH_AFTER, marks=pytest.mark.slow),
     ],
 )
 def test_a_process_that_dies_at_any_multi_leaves_what_the_next_one_finishes(
@@ -63,7 +63,7 @@ def test_a_process_that_dies_at_any_multi_leaves_what_the_next_one_finishes(
         assert_copied_once(world.log, PLAN, COUNT)
 
 
-@pytest.mark.parametrize("fault", [HICCUPS[0], *(pytest.param(fault, marks=pytest.mark.long) for fault in HICCUPS[1:])])
+@pytest.mark.parametrize("fault", [HICCUPS[0], *(pytest.param(fault, marks=pytest.mark.slow) for fault in HICCUPS[1:])])
 def test_a_lost_or_refused_multi_is_repeated_by_its_caller_and_nothing_happens_twice(
     tmp_path: Path, fault: Fault
 ) -> None:

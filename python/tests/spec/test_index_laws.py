@@ -305,7 +305,7 @@ def history() -> Iterator[History]:
         yield History()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [0, 1, 511, 512, 50_000, 99_487, ENTRIES - 1])
 def test_a_lookup_in_a_hundred_thousand_entries_reads_a_path_of_files_and_not_the_history(
     history: History, start: int
@@ -318,14 +318,14 @@ def test_a_lookup_in_a_hundred_thousand_entries_reads_a_path_of_files_and_not_th
     assert history.reads_of(start, start + 1) <= depth + leaves_of_the_marker
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_roots_of_a_hundred_thousand_entries_are_few(history: History) -> None:
     """conformance: 29."""
     assert sum(ref.entries for ref in history.roots) == ENTRIES
     assert len(history.roots) <= 2 * 15
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_time_is_found_by_a_path_of_files_too(history: History) -> None:
     """conformance: 37."""
     for timestamp_ms, offset in ((0, 0), (70_000, 70_000), (99_998, 99_998), (99_099, 99_100)):
@@ -376,7 +376,7 @@ def test_what_is_rolled_is_what_was_there(world: LogWorld) -> None:
     assert uncommitted(log) == [b"aborted", b"open"]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_limited_read_of_a_large_backlog_reads_what_it_shows_and_not_the_backlog(
     history: History, tmp_path: Path
 ) -> None:

@@ -26,7 +26,7 @@ from tests.support.log import copier
 from tests.support.log.copier import Plan, copied
 from tests.support.log.logs import uncommitted, values
 
-pytestmark = pytest.mark.programs
+pytestmark = pytest.mark.slow
 
 PLAN = Plan(aborts_every=7)
 (TARGET,) = PLAN.targets

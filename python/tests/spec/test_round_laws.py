@@ -74,8 +74,8 @@ def log(log: Log) -> Log:
     ("kind", "fault"),
     [
         ("memory", Fault.CRASH_AFTER),
-        pytest.param("memory", Fault.CRASH_BEFORE, marks=pytest.mark.long),
-        pytest.param("sqlite", Fault.CRASH_AFTER, marks=pytest.mark.long),
+        pytest.param("memory", Fault.CRASH_BEFORE, marks=pytest.mark.slow),
+        pytest.param("sqlite", Fault.CRASH_AFTER, marks=pytest.mark.slow),
     ],
 )
 def test_a_driver_that_dies_at_any_multi_leaves_each_batch_in_the_log_once_after_its_restart(
@@ -87,7 +87,7 @@ def test_a_driver_that_dies_at_any_multi_leaves_each_batch_in_the_log_once_after
     assert multis > 8
 
 
-@pytest.mark.parametrize("fault", [HICCUPS[0], *(pytest.param(fault, marks=pytest.mark.long) for fault in HICCUPS[1:])])
+@pytest.mark.parametrize("fault", [HICCUPS[0], *(pytest.param(fault, marks=pytest.mark.slow) for fault in HICCUPS[1:])])
 def test_a_lost_or_refused_multi_fails_the_batch_at_most_and_never_writes_it_twice(
     tmp_path: Path, fault: Fault
 ) -> None:
@@ -484,7 +484,7 @@ def test_a_batch_of_more_blocks_than_a_znode_holds_is_written_whole(
     assert len(list(world.files.names("manifests"))) == 1
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_batch_over_hundreds_of_partitions_of_two_topics_is_one_flip_in_bounded_steps(tmp_path: Path) -> None:
     """conformance: 52, 63."""
     with log_world(tmp_path) as world:

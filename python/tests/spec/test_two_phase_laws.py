@@ -78,7 +78,7 @@ def committed(log: Log) -> int | None:
 # Processes ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_what_one_process_prepared_another_commits_with_the_token_alone(tmp_path: Path) -> None:
     """conformance: 49, 55."""
     with oncelog.open(tmp_path) as log:
@@ -92,7 +92,7 @@ def test_what_one_process_prepared_another_commits_with_the_token_alone(tmp_path
         assert committed(log) == 5
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_a_token_of_another_transaction_aborts_the_prepared_one(tmp_path: Path) -> None:
     """conformance: 49."""
     with oncelog.open(tmp_path) as log:

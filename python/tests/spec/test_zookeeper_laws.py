@@ -23,7 +23,7 @@ from tests.support.log.wire import WireStore
 from tests.support.servers.proxy import Loss, Proxy, proxied
 from tests.support.servers.zookeeper import ZookeeperServer, running_ensemble
 
-pytestmark = pytest.mark.servers
+pytestmark = pytest.mark.slow
 
 BATCHES = 3
 PLAN = Plan(targets=[TOPIC], pause_s=0)
@@ -57,7 +57,7 @@ def every_multi(folder: Path, zookeeper: ZookeeperServer, loss: Loss) -> Iterato
                     return
 
 
-@pytest.mark.once_more(by="zookeeper")  # a life for each multi
+@pytest.mark.variant(by="zookeeper")  # a life for each multi
 @pytest.mark.parametrize("loss", Loss)
 def test_a_multi_that_the_wire_loses_is_resolved_by_its_caller_and_nothing_happens_twice(
     tmp_path: Path, zookeeper: ZookeeperServer, loss: Loss
@@ -70,7 +70,7 @@ def test_a_multi_that_the_wire_loses_is_resolved_by_its_caller_and_nothing_happe
         assert_copied_once(world.log, PLAN, COUNT)
 
 
-@pytest.mark.once_more(by="zookeeper")
+@pytest.mark.variant(by="zookeeper")
 @pytest.mark.parametrize("loss", Loss)
 def test_a_sink_whose_multi_the_wire_loses_writes_each_batch_once(
     tmp_path: Path, zookeeper: ZookeeperServer, loss: Loss

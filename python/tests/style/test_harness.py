@@ -9,7 +9,7 @@ import pytest
 from tests.style.tree import ROOT
 
 pytest_plugins = ["pytester"]
-pytestmark = pytest.mark.programs
+pytestmark = pytest.mark.slow
 
 CONFTEST = ROOT / "python" / "tests" / "conftest.py"
 
@@ -60,7 +60,7 @@ missing_part("a sun", "wait for the day")
 REPEATED = """
 import pytest
 
-@pytest.mark.parametrize("store", ["sqlite", pytest.param("zookeeper", marks=pytest.mark.once_more)])
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("zookeeper", marks=pytest.mark.variant)])
 class TestLaws:
     def test_a(self, store): pass
     def test_b(self, store): pass
@@ -76,22 +76,21 @@ def test_here(): pass
 @pytest.mark.walk("one law")
 def test_there(): pass
 
-@pytest.mark.in_turn("logins")
+@pytest.mark.sampled("logins")
 @pytest.mark.parametrize("login", range(3))
 def test_login(login): pass
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("size", range(3))
-@pytest.mark.parametrize("store", ["sqlite", pytest.param("zookeeper", marks=pytest.mark.once_more(by="zookeeper"))])
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("zookeeper", marks=pytest.mark.variant(by="zookeeper"))])
 def test_copy(store, size): pass
 """
 MARKERS = """
 [pytest]
 markers =
     walk: one
-    once_more: another
-    in_turn: a third
-    sampled: a fourth
+    variant: another
+    sampled: a third
 """
 
 
@@ -148,12 +147,12 @@ def ran(inner: pytest.Pytester, *arguments: str) -> list[str]:
     return [line.split()[0].split("::")[-1] for line in result.outlines if " PASSED " in line]
 
 
-@pytest.mark.in_turn("shards")
+@pytest.mark.sampled("shards")
 def test_shards_together_repeat_every_law_and_each_walks_somewhere(inner: pytest.Pytester) -> None:
     inner.makepyfile(REPEATED)
     inner.makeini(MARKERS)
 
-    repeated = "(walk or once_more) and not sampled"
+    repeated = "(walk or variant) and not sampled"
     shards = [ran(inner, "-m", repeated, f"--shard={number}/2") for number in (1, 2)]
 
     assert sorted(sum("walk" in test for test in one) for one in shards) == [1, 2]
@@ -162,7 +161,7 @@ def test_shards_together_repeat_every_law_and_each_walks_somewhere(inner: pytest
     assert sum("zookeeper" in test for test in chain(*shards)) == 3, "in one shard each, as SQLite is in all"
 
 
-@pytest.mark.in_turn("shards")
+@pytest.mark.sampled("shards")
 def test_a_shard_leaves_out_no_law_and_says_how_to_repeat_it(inner: pytest.Pytester) -> None:
     inner.makepyfile(REPEATED)
     inner.makeini(MARKERS)
@@ -173,28 +172,28 @@ def test_a_shard_leaves_out_no_law_and_says_how_to_repeat_it(inner: pytest.Pytes
     assert len([line for line in result.outlines if "PASSED" in line and "[sqlite]" in line]) == 3
 
 
-@pytest.mark.in_turn("shards")
+@pytest.mark.sampled("shards")
 def test_some_of_a_kind_are_in_each_shard_and_all_in_some(inner: pytest.Pytester) -> None:
     inner.makepyfile(REPEATED)
     inner.makeini(MARKERS)
 
-    shards = [ran(inner, "-m", "in_turn", f"--shard={number}/2") for number in (1, 2)]
+    shards = [ran(inner, "-m", "variant(by='group')", f"--shard={number}/2") for number in (1, 2)]
 
     assert sorted(map(len, shards)) == [1, 2]
     assert len(set(chain(*shards))) == 3
 
 
-@pytest.mark.in_turn("shards")
+@pytest.mark.sampled("shards")
 def test_the_first_parameters_are_the_sample_and_the_others_are_variants(inner: pytest.Pytester) -> None:
     inner.makepyfile(REPEATED)
     inner.makeini(MARKERS)
 
-    assert ran(inner, "-k", "test_copy", "-m", "not once_more") == ["test_copy[sqlite-0]"]
-    assert ran(inner, "-k", "test_copy", "-m", "once_more(by='parameter')") == [
+    assert ran(inner, "-k", "test_copy", "-m", "not variant") == ["test_copy[sqlite-0]"]
+    assert ran(inner, "-k", "test_copy", "-m", "variant(by='parameter')") == [
         "test_copy[sqlite-1]",
         "test_copy[sqlite-2]",
     ]
-    assert ran(inner, "-k", "test_copy", "-m", "once_more(by='zookeeper')") == ["test_copy[zookeeper-0]"]
+    assert ran(inner, "-k", "test_copy", "-m", "variant(by='zookeeper')") == ["test_copy[zookeeper-0]"]
 
 
 def test_what_is_no_shard_is_refused(inner: pytest.Pytester) -> None:

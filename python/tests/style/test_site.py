@@ -21,7 +21,7 @@ from tests.style.tree import ROOT
 from tests.support.harness.browser import PHONE, accessibility_problems, require_chromium, running
 from tests.support.harness.parts import missing_part
 
-pytestmark = pytest.mark.in_turn("pages in a browser")
+pytestmark = pytest.mark.sampled("pages in a browser")
 
 LOADED = re.compile(
     r"""<(?:script|img|iframe|source|object|embed)\b[^>]*?\b(?:src|data)=["']?(?:https?:)?//[^>]*>"""
@@ -82,7 +82,7 @@ def test_text_around_blocks_is_in_paragraphs(site: Path) -> None:
     assert found == []
 
 
-@pytest.mark.browser
+@pytest.mark.slow
 def test_a_phone_shows_pages_without_scrolling_them_sideways(site: Path) -> None:
     widths = {}
     with running(require_chromium()) as chromium, chromium.new_page(viewport=PHONE) as page:
@@ -93,7 +93,7 @@ def test_a_phone_shows_pages_without_scrolling_them_sideways(site: Path) -> None
     assert widths == dict.fromkeys(widths, PHONE["width"])
 
 
-@pytest.mark.browser
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_code_and_links_can_be_told_from_what_is_around_them(site: Path, scheme: Literal["light", "dark"]) -> None:
     problems = {}
@@ -106,7 +106,7 @@ def test_code_and_links_can_be_told_from_what_is_around_them(site: Path, scheme:
     assert problems == dict.fromkeys(problems, "")
 
 
-@pytest.mark.browser
+@pytest.mark.slow
 def test_a_search_for_an_option_finds_its_table_first(site: Path) -> None:
     with served(site) as address, running(require_chromium()) as chromium, chromium.new_page() as page:
         page.goto(f"{address}/index.html?q=groupId")

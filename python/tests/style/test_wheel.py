@@ -20,7 +20,7 @@ from tests.style.tree import ROOT
 from tests.support.harness.environments import install, plain_variables, require_index
 from tests.support.harness.parts import missing_part
 
-pytestmark = [pytest.mark.packaging, pytest.mark.in_turn("packages")]
+pytestmark = [pytest.mark.slow, pytest.mark.sampled("packages")]
 
 JARS = (
     Path("python", "oncelog", "spark", "jars", "oncelog-spark.jar"),

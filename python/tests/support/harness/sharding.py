@@ -1,8 +1,8 @@
 """Which tests a shard of the test run leaves out (``--shard=2/4``, see `simulation.shards`).
 
-Only what repeats a law is left out: walks, tests in turn, and the variants of a test but the first. The law
-itself is tested in every shard, by the test without these markers, or else by some variants of the test. Tests whose
-``walk`` or ``in_turn`` names the same law, as in ``walk("a copy is exact")``, count as variants of one test.
+A shard leaves out only what repeats a rule: walks, and variants of a test. Every shard tests the rule itself, by the
+test without these markers, or else by some of its variants. Tests whose ``walk`` or ``sampled`` names the same rule, as
+in ``walk("a copy is exact")``, count as variants of one test.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 
 from simulation.shards import Shard
 
-REPEATED = ("walk", "once_more", "in_turn")
+REPEATED = ("walk", "variant")
 """Markers of tests that come in shards."""
 
 
@@ -57,7 +57,7 @@ def in_shard(items: Sequence[pytest.Item], shard: Shard) -> Iterator[pytest.Item
 
 
 def _law(item: pytest.Item) -> str:
-    named = (marker for name in ("walk", "in_turn") for marker in item.iter_markers(name))
+    named = (marker for name in ("walk", "sampled") for marker in item.iter_markers(name))
     return next((str(marker.args[0]) for marker in named if marker.args), item.nodeid.partition("[")[0])
 
 

@@ -149,7 +149,7 @@ def stop_at_number(number: int) -> list[str]:
     return passed
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.usefixtures("killed")
 def test_a_driver_may_die_at_each_point_that_it_passes(tmp_path: Path) -> None:
     """After each death all targets have decided the batch, or none has; and a restart leaves one copy in each."""

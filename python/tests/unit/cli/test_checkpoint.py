@@ -136,7 +136,7 @@ def test_a_batch_that_the_query_removes_while_its_checkpoint_is_read_is_no_damag
     assert shell.json("checkpoint", "show", str(made.root))["checkpoint"]["damaged"] == []
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["show", "verify"])
 def test_what_is_shown_fits_80_columns_and_names_are_whole(
     shell: Shell, log: oncelog.Log, tmp_path: Path, command: str

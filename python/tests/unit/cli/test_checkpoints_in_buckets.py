@@ -18,7 +18,7 @@ from tests.support.log.logs import TOPIC
 from tests.support.log.shell import Shell, finished, started_command
 from tests.support.servers.s3 import BUCKET, S3Server
 
-pytestmark = pytest.mark.servers
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_a_folder_that_exists_or_lies_in_the_old_one_is_refused(shell: Shell, ke
     shell.json("checkpoint", "move", kept, beside)
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 @pytest.mark.usefixtures("log")
 def test_a_copy_that_is_killed_is_no_checkpoint_and_can_be_made_elsewhere(
     shell: Shell, made: HandmadeCheckpoint, kept: str, new: str, bucket: S3Server, tmp_path: Path
@@ -132,7 +132,7 @@ def test_a_copy_that_is_killed_is_no_checkpoint_and_can_be_made_elsewhere(
     assert objects(again) == files(made)
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 @pytest.mark.usefixtures("log")
 def test_of_two_copies_into_one_folder_at_most_one_is_whole(made: HandmadeCheckpoint, kept: str, new: str) -> None:
     both = [started_command("checkpoint", "move", kept, new) for _ in range(2)]

@@ -134,7 +134,7 @@ except oncelog.errors.OncelogError as error:
 """
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_the_late_commit_of_a_transaction_that_an_operator_aborted_fails(shell: Shell, log: oncelog.Log) -> None:
     """Its owner is a process of its own, which was only slow.
 
@@ -162,7 +162,7 @@ def test_the_late_commit_of_a_transaction_that_an_operator_aborted_fails(shell: 
 DIES = COMMITS_WHEN_TOLD.replace("sys.stdin.readline()", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_what_a_killed_producer_left_open_is_found_and_the_line_that_aborts_it_is_given(
     shell: Shell, log: oncelog.Log
 ) -> None:
@@ -761,7 +761,7 @@ def test_json_of_a_partition_and_of_a_groups_progress_has_the_documented_keys(sh
     }  # fmt: skip
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_in_a_pipe_no_name_is_cut_and_nothing_is_coloured(shell: Shell, log: oncelog.Log) -> None:
     started(log, LONG_ID)
 
@@ -772,7 +772,7 @@ def test_in_a_pipe_no_name_is_cut_and_nothing_is_coloured(shell: Shell, log: onc
     assert ANSI.search(stdout) is None
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_on_a_terminal_tables_fit_80_columns_and_long_names_are_folded(shell: Shell, busy: oncelog.Log) -> None:
     started(busy, LONG_ID)
 
@@ -786,7 +786,7 @@ def test_on_a_terminal_tables_fit_80_columns_and_long_names_are_folded(shell: Sh
     assert "".join(pieces) == LONG_ID
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", ["topic describe flights", "txn find-hanging --max-age 0ms", "batch show copies", "group list"]
 )
@@ -797,7 +797,7 @@ def test_the_widest_tables_fit_80_columns(shell: Shell, busy: oncelog.Log, comma
     assert max(map(len, lines)) <= 80
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_progress_goes_to_stderr_and_only_to_a_terminal(shell: Shell, busy: oncelog.Log) -> None:
     shown, stdout = on_terminal("log", "verify", "--json", "--path", shell.folder, stream="stderr")
 
@@ -805,7 +805,7 @@ def test_progress_goes_to_stderr_and_only_to_a_terminal(shell: Shell, busy: once
     assert json.loads(stdout)["is_sound"] is True
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_is_no_error(shell: Shell, log: oncelog.Log) -> None:
     write_committed(started(log), *(b"%d" % at * 100 for at in range(3000)))
     process = started_command("log", "dump", TOPIC, "--path", shell.folder)
@@ -819,7 +819,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(shell: Shell, log: oncelog.Lo
     process.stderr.close()
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_help_that_nobody_reads_is_no_error() -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -828,7 +828,7 @@ def test_help_that_nobody_reads_is_no_error() -> None:
     os.close(writer)
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_caller_that_closed_the_streams_is_served(shell: Shell, closed: str) -> None:
     command = f'"{sys.executable}" -m oncelog topic create unseen {closed}'
@@ -839,7 +839,7 @@ def test_a_caller_that_closed_the_streams_is_served(shell: Shell, closed: str) -
     assert "unseen" in " ".join(shell.lines("topic", "list"))
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_output_that_finds_no_room_is_said_in_one_line(shell: Shell, log: oncelog.Log) -> None:
     with Path("/dev/full").open("w") as full:
         code, _, stderr = finished(started_command("topic", "list", "--path", shell.folder, stdout=full))
@@ -859,7 +859,7 @@ def test_names_cannot_steer_the_terminal(shell: Shell, log: oncelog.Log) -> None
     assert shell("txn", "abort", "evil\x1b[2J\nid").exit_code == 0
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_the_command_runs_as_a_module_and_states_its_version() -> None:
     code, stdout, stderr = finished(started_command("--version"))
 

@@ -19,7 +19,7 @@ from oncelog.znodes.schemes import ZNODES_FILE
 from tests.support.log.logs import TOPIC, started, write_committed
 from tests.support.log.shell import Shell
 
-pytestmark = pytest.mark.programs  # it starts Java and other Pythons
+pytestmark = pytest.mark.slow  # it starts Java and other Pythons
 
 CLOSED_PORT = 1
 """On which no server of this machine listens."""

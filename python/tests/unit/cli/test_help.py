@@ -155,7 +155,7 @@ COMPLETIONS = {
 }
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 @pytest.mark.parametrize(("shell_name", "script"), [("bash", IN_BASH), ("zsh", IN_ZSH), ("fish", IN_FISH)])
 def test_a_shell_completes_commands_and_names_of_the_log(
     shell: Shell, log: oncelog.Log, shell_name: str, script: str

@@ -340,7 +340,7 @@ def test_other_topics_and_sources_keep_their_offsets(
 # Whole or not at all --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_a_copy_that_is_killed_leaves_no_checkpoint_and_can_be_made_again(
     shell: Shell, made: HandmadeCheckpoint, new: Path, tmp_path: Path
 ) -> None:
@@ -356,7 +356,7 @@ def test_a_copy_that_is_killed_leaves_no_checkpoint_and_can_be_made_again(
     assert texts_in(new) == made.texts()
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_of_two_copies_into_one_folder_one_is_whole_and_the_other_refused(
     shell: Shell, made: HandmadeCheckpoint, new: Path, tmp_path: Path
 ) -> None:

@@ -45,7 +45,7 @@ def tail(shell: Shell, *arguments: str) -> list[str]:
 # Pipes ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_lines_that_are_piped_in_come_out_of_a_pipe(shell: Shell) -> None:
     shell("topic", "create", TOPIC)
 
@@ -54,7 +54,7 @@ def test_lines_that_are_piped_in_come_out_of_a_pipe(shell: Shell) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "A\nB\n", f"2 records written to {TOPIC}\n")
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_a_tail_ends_with_the_reader_of_its_pipe_though_nothing_new_comes(shell: Shell, log: oncelog.Log) -> None:
     write_committed(started(log), b"a")
 
@@ -63,7 +63,7 @@ def test_a_tail_ends_with_the_reader_of_its_pipe_though_nothing_new_comes(shell:
     assert (done.stdout, done.stderr) == ("a\n141\n", "")
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_a_log_is_copied_by_a_pipe_with_its_keys_byte_by_byte(shell: Shell) -> None:
     for name in (TOPIC, "copies"):
         shell("topic", "create", name)
@@ -185,7 +185,7 @@ def test_what_was_written_is_said_as_json_too(shell: Shell, log: oncelog.Log) ->
     assert done.stderr == ""
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_a_killed_transaction_shows_nothing_and_the_next_run_works(shell: Shell, log: oncelog.Log) -> None:
     """It is so large that part of it is in the log already."""
     arguments = [TOPIC, "--partition", "0", "--transactional-id", "loader"]
@@ -204,7 +204,7 @@ def test_a_killed_transaction_shows_nothing_and_the_next_run_works(shell: Shell,
     assert tail(shell) == ["next"]
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_an_interrupted_transaction_is_aborted(shell: Shell, log: oncelog.Log) -> None:
     process = started_command(
         "produce", TOPIC, "--transactional-id", "loader", "--path", shell.folder, stdin=subprocess.PIPE
@@ -221,7 +221,7 @@ def test_an_interrupted_transaction_is_aborted(shell: Shell, log: oncelog.Log) -
     assert tail(shell) == []
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_a_caller_without_stdin_writes_nothing(shell: Shell, log: oncelog.Log) -> None:
     done = piped(shell, f"oncelog produce {TOPIC} <&-")
 
@@ -267,7 +267,7 @@ def test_null_and_headers_are_shown(shell: Shell, log: oncelog.Log) -> None:
     assert tail(shell, "--headers", "--key-separator", " = ") == ["via:x,none:null\tnull = null"]
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_a_record_cannot_steer_the_terminal(shell: Shell, log: oncelog.Log) -> None:
     write_committed(started(log), b"\x1b[2J\xff", "Tromsø".encode())
 
@@ -276,7 +276,7 @@ def test_a_record_cannot_steer_the_terminal(shell: Shell, log: oncelog.Log) -> N
     assert (shown, stderr) == ("\\x1b[2J\\xff\nTromsø\n", "")
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_a_tail_follows_without_spinning_until_it_is_interrupted(shell: Shell, log: oncelog.Log) -> None:
     write_committed(copier := started(log), b"a")
     process = started_command("log", "tail", TOPIC, "--follow", "--path", shell.folder)
@@ -346,7 +346,7 @@ def test_a_group_whose_offsets_a_sink_commits_is_refused_and_nothing_is_written(
     )
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGKILL, None])
 def test_a_batch_that_was_not_written_to_its_end_comes_again(
     shell: Shell, log: oncelog.Log, end: signal.Signals | None
@@ -369,7 +369,7 @@ def test_a_batch_that_was_not_written_to_its_end_comes_again(
     assert len(consumed(shell)) == 400
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_a_consumer_that_follows_commits_what_it_wrote_and_ends_when_it_is_interrupted(
     shell: Shell, log: oncelog.Log
 ) -> None:

@@ -68,7 +68,7 @@ def with_long_names(log: oncelog.Log) -> oncelog.Log:
     return log
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_every_table_fits_80_columns_and_shows_long_names_whole(shell: Shell, with_long_names: oncelog.Log) -> None:
     commands = [[*command, "--path", str(shell.folder)] for command in COMMANDS]
 

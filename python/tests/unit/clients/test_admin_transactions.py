@@ -314,7 +314,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_what_a_killed_producer_left_open_is_found_and_aborted(tmp_path: Path) -> None:
     """The process is really killed, between its appends and its commit.
 

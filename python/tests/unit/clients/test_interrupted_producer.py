@@ -125,7 +125,7 @@ def write_next(producer: Producer, topic: str) -> tuple[bytes, Receipt]:
 # Wherever it is interrupted -------------------------------------------------------------------------------------------
 
 at_lines = pytest.mark.parametrize(
-    "step", [pytest.param(29, id="some lines"), pytest.param(1, marks=pytest.mark.long, id="all lines")]
+    "step", [pytest.param(29, id="some lines"), pytest.param(1, marks=pytest.mark.slow, id="all lines")]
 )
 
 

@@ -65,7 +65,7 @@ def found(folder: Path) -> list[bytes | None]:
 
 
 @pytest.mark.sampled
-@pytest.mark.programs
+@pytest.mark.slow
 @pytest.mark.parametrize("linger", ["", LONG], ids=["default", "long"])
 @pytest.mark.parametrize(
     ("ending", "code"), [("", 0), ("sys.exit(3)", 3), ("raise ZeroDivisionError", 1)], ids=["end", "exit", "exception"]
@@ -77,7 +77,7 @@ def test_a_program_that_ends_after_a_send_has_sent_it(folder: Path, linger: str,
     assert "lost" not in done.stderr
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_a_child_of_multiprocessing_that_ends_after_a_send_has_sent_it(folder: Path) -> None:
     done = program(
         folder,
@@ -95,7 +95,7 @@ def test_a_child_of_multiprocessing_that_ends_after_a_send_has_sent_it(folder: P
     assert (done.returncode, found(folder)) == (0, [b"sent"]), done.stderr
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_a_program_that_ends_in_a_transaction_says_how_many_records_are_lost_and_holds_no_reader_back(
     folder: Path,
 ) -> None:
@@ -116,7 +116,7 @@ def test_a_program_that_ends_in_a_transaction_says_how_many_records_are_lost_and
         assert lso(log) > 0
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_a_program_that_ends_before_it_hears_of_a_failed_flush_says_how_many_records_are_lost(folder: Path) -> None:
     done = program(
         folder,
@@ -132,7 +132,7 @@ def test_a_program_that_ends_before_it_hears_of_a_failed_flush_says_how_many_rec
     assert done.stderr.count("3 records are lost: the topic was deleted") == 2, done.stderr
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_a_forked_child_that_ends_sends_nothing_of_its_parents_and_says_nothing(folder: Path) -> None:
     done = program(
         folder,
@@ -354,7 +354,7 @@ def test_a_store_that_is_away_longer_than_the_delivery_timeout_is_told_of_once_a
     producer.flush()
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_records_interrupted_by_signals_beside_flushes_in_the_background_are_there_once(folder: Path) -> None:
     """Some calls are interrupted while they wait for such a flush, some while they flush themselves."""
     done = program(

@@ -195,7 +195,7 @@ def test_readers_and_tools_see_the_same_before_and_after(
     invariants.check(again)
 
 
-@pytest.mark.servers
+@pytest.mark.slow
 @pytest.mark.parametrize("busy", ["sqlite"], indirect=True)
 def test_readers_see_the_same_in_a_store_on_zookeeper(
     busy: Busy, stores: Callable[[str], ZnodeStore], zookeeper: object

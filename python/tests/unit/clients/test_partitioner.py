@@ -59,7 +59,7 @@ def test_every_key_has_a_partition_of_the_topic_and_null_has_none(
     assert all(partition is None or 0 <= partition < count for partition in partitions)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_one_huge_key_among_many_is_hashed_like_the_others() -> None:
     keys = [bytes(range(256)) * 4096, *[b"k%d" % number for number in range(100)]]
 

@@ -276,7 +276,7 @@ def test_no_offsets_begin_no_transaction(log: Log) -> None:
     assert log.services.store.children("/groups") == []
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_offsets_of_hundreds_of_partitions_are_staged_and_settled_in_bounded_steps(tmp_path: Path) -> None:
     with log_world(tmp_path) as world:
         for name in ("one", "two", "three"):

@@ -120,7 +120,7 @@ def test_a_staging_of_unknown_outcome_does_not_stumble_over_itself(world: LogWor
     assert groups.fetch(store, GROUP, [source])[source].offset == 10
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_offsets_of_hundreds_of_source_partitions_are_staged_in_bounded_steps(tmp_path: Path) -> None:
     """conformance: 44."""
     with log_world(tmp_path) as world:

@@ -52,7 +52,7 @@ def with_long_lists(world: LogWorld) -> list[Producer]:
     return producers
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_transactions_beside_very_many_others_are_written_committed_and_settled(world: LogWorld) -> None:
     """conformance: 27, 33."""
     producers = with_long_lists(world)
@@ -70,7 +70,7 @@ def test_transactions_beside_very_many_others_are_written_committed_and_settled(
     assert [state(world.log, number, topic=WIDE).owners for number in range(WIDTH)] == [()] * WIDTH
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_micro_batch_beside_very_many_transactions_is_decided_as_one(world: LogWorld) -> None:
     """conformance: 52."""
     producers = with_long_lists(world)
@@ -98,7 +98,7 @@ def test_a_round_goes_on_with_the_participants_that_are_missing(world: LogWorld)
     assert [values(world.log, number, topic=WIDE) for number in range(WIDTH)] == [[b"batch"]] * WIDTH
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_partition_without_room_for_one_more_name_is_pinned_and_free_again_once_settled(world: LogWorld) -> None:
     """conformance: 27."""
     world.log.create_topic(WIDE)
@@ -130,7 +130,7 @@ def _append(log: Log, producer: Producer) -> None:
     Flush(delivery._sender, delivery._accumulator, identity, producer._transactional_id).append()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_transaction_that_names_too_much_for_its_end_can_still_be_aborted(
     world: LogWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

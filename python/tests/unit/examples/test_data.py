@@ -17,7 +17,7 @@ def as_records(*flights: dict[str, Any]) -> pa.Table:
     return data.as_records(table.set_column(5, "dep_delay", table["dep_delay"].cast(pa.int32())))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_package_holds_every_flight_of_2013() -> None:
     flights = data.read()
 

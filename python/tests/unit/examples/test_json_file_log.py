@@ -32,7 +32,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return site
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_a_log_is_written_here_and_read_by_a_process_that_knows_its_url(tmp_path: Path, site: Path) -> None:
     url = f"json:{tmp_path}/znodes.json"
     with oncelog.open(tmp_path / "log", url) as log:

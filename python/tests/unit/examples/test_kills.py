@@ -15,7 +15,7 @@ from flights.cluster_experiment import Part
 from flights.kills import KILLS
 from oncelog.crash_points import CrashPoint
 
-pytestmark = pytest.mark.programs
+pytestmark = pytest.mark.slow
 
 DYING = """
 import sys

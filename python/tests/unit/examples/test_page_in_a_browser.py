@@ -14,7 +14,7 @@ from tests.support.docs import picture
 from tests.support.flights import EXACT, FAULTY, render
 from tests.support.harness.browser import DESK, PHONE, accessibility_problems, cut_off, require_chromium, running
 
-pytestmark = [pytest.mark.browser, pytest.mark.in_turn("pages in a browser")]
+pytestmark = [pytest.mark.slow, pytest.mark.sampled("pages in a browser")]
 
 Scheme = Literal["light", "dark"]
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")

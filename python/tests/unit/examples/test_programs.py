@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.docs.examples import names, run_beside
 
-pytestmark = [pytest.mark.programs, pytest.mark.sampled]
+pytestmark = [pytest.mark.slow, pytest.mark.sampled]
 
 RUN_ELSEWHERE = {
     *("quick_start", "good_and_bad_rows", "windowed_aggregation", "lost_checkpoint"),  # tests/spark/test_examples.py

@@ -175,7 +175,7 @@ class FileStoreContract:
 
     # Processes
 
-    @pytest.mark.programs
+    @pytest.mark.slow
     def test_a_store_that_was_pickled_is_the_same_place_in_another_process(self, files: FileStore) -> None:
         arrived = pickle.loads(pickle.dumps(files))
 

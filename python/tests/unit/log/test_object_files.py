@@ -18,7 +18,7 @@ from tests.support.servers.s3 import BUCKET, SECRET, S3Server, cutter, running_s
 from tests.unit.log.file_store_contract import LARGE, NAME, FileStoreContract, named, write
 from tests.unit.znodes.worlds import forked, wait_for
 
-pytestmark = pytest.mark.servers
+pytestmark = pytest.mark.slow
 
 __all__ = ["s3"]
 

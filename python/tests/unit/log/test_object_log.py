@@ -34,7 +34,7 @@ from tests.support.log.logs import (
 )
 from tests.support.servers.s3 import S3Server, s3
 
-pytestmark = pytest.mark.servers
+pytestmark = pytest.mark.slow
 
 __all__ = ["s3"]
 

@@ -173,7 +173,7 @@ def check_partition_counts(world: LogWorld) -> None:
     assert kept.size_bytes == sum(entry.block.length for entry in entries if entry.block)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_tail_that_could_not_be_rolled_for_long_is_cut_in_several_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

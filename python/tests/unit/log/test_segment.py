@@ -293,7 +293,7 @@ def test_beyond_the_budget_the_fullest_key_is_written_first(files: LocalFileStor
     writer.discard()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_memory_stays_flat_however_many_keys_and_rows_there_are(files: LocalFileStore) -> None:
     budget_bytes = 4 * 1024 * KIB
     writer = SegmentWriter(files, PREFIX)

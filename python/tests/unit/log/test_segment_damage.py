@@ -138,7 +138,7 @@ def test_bytes_that_were_never_a_block_are_refused_even_under_their_own_crc(
     assert refused > 50
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_scan_survives_every_flipped_byte_of_a_block(files: LocalFileStore, tmp_path: Path, block: Block) -> None:
     data = content(files, block.file)
 

@@ -39,7 +39,7 @@ def test_a_number_of_partitions_out_of_bounds_is_refused(log: Log, count: int) -
         log.create_topic("new", partitions=count)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_largest_topic_is_created_and_deleted(tmp_path: Path) -> None:
     with log_world(tmp_path) as world:
         world.log.create_topic("wide", partitions=limits.MAX_PARTITIONS)

@@ -39,7 +39,7 @@ def test_the_catalogue_keeps_to_prometheus_conventions() -> None:
         assert not re.search(r"_(ms|millis\w*|minutes|kib|mib)\b", name), name
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_prometheus_takes_the_rules_that_the_command_prints(tmp_path: Path) -> None:
     require_prometheus()
     printed = Shell(tmp_path / "no log")("exporter", "--rules")
@@ -52,7 +52,7 @@ def test_prometheus_takes_the_rules_that_the_command_prints(tmp_path: Path) -> N
     assert f"{len(ALERTS)} rules found" in checked.stdout
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("alert", "series", "minutes"),
     [

@@ -34,7 +34,7 @@ from tests.support.log.rounds import request
 from tests.support.log.shell import Shell
 from tests.support.servers.prometheus import Prometheus, require_prometheus, running_prometheus
 
-pytestmark = [pytest.mark.programs, pytest.mark.servers]
+pytestmark = pytest.mark.slow
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS

@@ -137,7 +137,7 @@ def pages(tmp_path: Path) -> Iterator[list[str]]:
         collector.close()
 
 
-@pytest.mark.servers
+@pytest.mark.slow
 def test_prometheus_evaluates_what_the_panels_ask_and_finds_series(pages: list[str], tmp_path: Path) -> None:
     require_prometheus()
     exprs = {expr.replace(RATE_WINDOW, "1m") for panel in panels() for expr in asked(panel)}

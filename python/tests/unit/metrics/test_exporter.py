@@ -43,7 +43,7 @@ def log(shell: Shell) -> Iterator[oncelog.Log]:
         blocker.abort_transaction()
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_a_page_of_a_log_is_the_catalogue_no_more_and_no_less(log: oncelog.Log, shell: Shell) -> None:
     with serving("exporter", "--path", shell.folder, "--listen", "127.0.0.1:0") as (_, url):
         page = page_at(url)
@@ -56,7 +56,7 @@ def test_a_page_of_a_log_is_the_catalogue_no_more_and_no_less(log: oncelog.Log, 
     check_catalogued(page, OF_A_SOUND_LOG - {c.BATCH_LAST})  # no batch is decided yet
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_an_exporter_that_was_killed_serves_again_at_its_port(log: oncelog.Log, shell: Shell) -> None:
     with serving("exporter", "--path", shell.folder, "--listen", "127.0.0.1:0") as (process, url):
         page_at(url)
@@ -70,7 +70,7 @@ def test_an_exporter_that_was_killed_serves_again_at_its_port(log: oncelog.Log, 
     assert value(page, c.UP) == 1
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_ledgers_without_a_log_are_served_by_their_place(tmp_path: Path) -> None:
     store = metadata.open_metadata(str(tmp_path / "ledger"))
     target = OnceTarget(store, lambda rows, token: None, lambda token: False)
@@ -89,7 +89,7 @@ def test_ledgers_without_a_log_are_served_by_their_place(tmp_path: Path) -> None
     check_catalogued(page, {*c.EXPORTER, *c.LEDGER} - {c.READ_ERRORS})
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_whoever_opens_it_to_others_is_told_what_they_see(log: oncelog.Log, shell: Shell) -> None:
     with serving("exporter", "--path", shell.folder, "--listen", "0.0.0.0:0") as (process, _):
         assert process.stderr is not None
@@ -98,7 +98,7 @@ def test_whoever_opens_it_to_others_is_told_what_they_see(log: oncelog.Log, shel
     assert said == "oncelog: everybody who reaches 0.0.0.0:0 sees the names of topics, groups and sinks; no records\n"
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_an_interrupt_ends_it(log: oncelog.Log, shell: Shell) -> None:
     with serving("exporter", "--path", shell.folder, "--listen", "127.0.0.1:0") as (process, _):
         process.send_signal(signal.SIGINT)

@@ -345,7 +345,7 @@ def test_numbers_and_offsets_out_of_range_are_refused() -> None:
         judge(events)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_hundreds_of_thousands_of_runs_are_judged_by_columns() -> None:
     """A naive walk over pairs of runs would not come to an end."""
     recorder, events = _recorder()

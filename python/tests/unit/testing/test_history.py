@@ -71,7 +71,7 @@ def test_half_a_line_is_passed_over_and_what_comes_behind_it_is_read(tmp_path: P
     assert [event.process for event in read([path])] == ["a", "b"]
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_what_was_written_is_there_when_the_process_is_killed(tmp_path: Path) -> None:
     path = tmp_path / "h.jsonl"
     with subprocess.Popen([sys.executable, "-c", ENDLESS, str(path)], stdout=subprocess.PIPE) as process:

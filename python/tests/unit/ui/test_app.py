@@ -270,7 +270,7 @@ def test_one_viewer_too_many_is_told_so_until_another_one_leaves() -> None:
     assert asyncio.run(look()) == [200] * MAX_VIEWERS + [503, 200]
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_a_store_that_never_answers_holds_up_no_exit() -> None:
     process = started_command(program=("-c", NEVER_ANSWERS))
     try:

@@ -164,7 +164,7 @@ def test_values_of_other_labels_and_names_and_what_is_no_number_are_left_out() -
     assert {metric: values for metric, values in reading.values.items() if values} == {c.QUERY_ACTIVE: {("a",): 1}}
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_a_driver_that_never_answers_holds_up_neither_the_page_nor_its_end(tmp_path: Path) -> None:
     wait = threading.Event()
     with oncelog.open(tmp_path / "log") as log, answering(lambda _: wait.wait(600)) as address:
@@ -198,9 +198,8 @@ def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "install oncelog[metrics]" in said
 
 
-@pytest.mark.in_turn("the page of oncelog ui")
-@pytest.mark.browser
-@pytest.mark.programs
+@pytest.mark.sampled("the page of oncelog ui")
+@pytest.mark.slow
 def test_names_of_queries_are_text_and_everybody_can_read_them(tmp_path: Path) -> None:
     oncelog.open(tmp_path / "log").close()
     with (

@@ -123,9 +123,8 @@ def test_targets_with_decisions_of_their_own_stay_apart(log: oncelog.Log, folder
     assert parts == [[], []]
 
 
-@pytest.mark.in_turn("the page of oncelog ui")
-@pytest.mark.browser
-@pytest.mark.programs
+@pytest.mark.sampled("the page of oncelog ui")
+@pytest.mark.slow
 def test_a_row_unfolds_by_a_key_and_stays_so_with_its_focus_while_readings_come(log: oncelog.Log, folder: Path) -> None:
     query = Query(log, folder, LONG)
     query.run(0)

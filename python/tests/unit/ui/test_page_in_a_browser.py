@@ -16,9 +16,9 @@ from tests.support.log.logs import TOPIC, send, started, tp, write_open
 from tests.support.log.shell import Shell
 from tests.support.log.ui import HOSTILE, HOSTILE_SHOWN, served, take_picture
 
-pytestmark = [pytest.mark.browser, pytest.mark.programs]
+pytestmark = pytest.mark.slow
 
-IN_TURN = pytest.mark.in_turn("the page of oncelog ui")
+IN_TURN = pytest.mark.sampled("the page of oncelog ui")
 
 Scheme = Literal["light", "dark"]
 

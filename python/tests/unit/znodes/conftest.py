@@ -12,7 +12,7 @@ from oncelog.testing.znode_store_contract import StoreWorld
 from tests.unit.znodes.worlds import WORLDS, SqliteWorld, ZookeeperWorld
 
 
-@pytest.fixture(params=[*WORLDS, pytest.param("zookeeper", marks=pytest.mark.servers)])
+@pytest.fixture(params=[*WORLDS, pytest.param("zookeeper", marks=pytest.mark.slow)])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreWorld]:
     if request.param == "zookeeper":
         world: StoreWorld = ZookeeperWorld(tmp_path, request.getfixturevalue("zookeeper").url())

@@ -150,7 +150,7 @@ def test_an_interrupted_call_gives_its_connection_back_as_it_was(
         store.get("/counter")  # opens a connection, where the interrupted call dropped its own
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_threads_go_on_after_signals_at_any_moment(store: SqliteZnodeStore) -> None:
     def use() -> None:
         for _ in range(100):
@@ -162,7 +162,7 @@ def test_threads_go_on_after_signals_at_any_moment(store: SqliteZnodeStore) -> N
         store.get("/counter")
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_a_child_forked_after_an_interrupt_uses_the_store(
     store: SqliteZnodeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,7 +181,7 @@ def test_a_child_forked_after_an_interrupt_uses_the_store(
 # PostgreSQL
 
 
-@pytest.mark.servers
+@pytest.mark.slow
 @pytest.mark.walk("znodes on PostgreSQL")
 @pytest.mark.parametrize("use", USES)
 def test_an_interrupted_call_keeps_no_lock_of_postgresql_and_no_connection(

@@ -64,12 +64,12 @@ class LossyWorld(StoreWorld):
         return ReplicatedZnodeStore(connect, timing, saved_every=3, recent_ms=RECENT_MS)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 class TestStoreInABucket(ZnodeStoreContract, AtomicReadsContract, ManyProcessesContract):
     world_class = FolderWorld
 
 
-@pytest.mark.long
+@pytest.mark.slow
 class TestStoreInABucketThatLosesAnswersAndIsTrimmedAllTheTime(
     ZnodeStoreContract, AtomicReadsContract, ManyProcessesContract
 ):

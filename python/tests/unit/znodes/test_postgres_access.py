@@ -19,7 +19,7 @@ from tests.support.servers.postgres import (
     trusting,
 )
 
-pytestmark = pytest.mark.servers
+pytestmark = pytest.mark.slow
 
 
 def works(url: str) -> None:

@@ -17,7 +17,7 @@ from oncelog.testing.znode_store_contract.multis import ClientTimeMultiContract
 from tests.support.servers.postgres import PostgresServer
 from tests.unit.znodes.worlds import PostgresWorld
 
-pytestmark = [pytest.mark.servers, pytest.mark.walk("znodes on PostgreSQL")]
+pytestmark = [pytest.mark.slow, pytest.mark.walk("znodes on PostgreSQL")]
 
 
 class TestPostgresStore(ZnodeStoreContract, AtomicReadsContract, ManyProcessesContract):

@@ -52,7 +52,7 @@ from tests.unit.znodes.worlds import (
     wait_for,
 )
 
-pytestmark = pytest.mark.servers
+pytestmark = pytest.mark.slow
 
 PLAIN = "sslmode=disable&gssencmode=disable"
 """What the proxy can read."""

@@ -89,12 +89,12 @@ class FileLogWorld(StoreWorld):
         return ReplicatedZnodeStore(partial(FileLog, self.folder / "log"), timing)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 class TestReplicatedStore(ZnodeStoreContract, AtomicReadsContract, ManyProcessesContract):
     world_class = FileLogWorld
 
 
-@pytest.mark.long
+@pytest.mark.slow
 class TestReplicatedStoreThatIsSavedAllTheTime(ZnodeStoreContract, AtomicReadsContract, ManyProcessesContract):
     """Snapshots and trims between any few entries, and whoever is behind starts again."""
 

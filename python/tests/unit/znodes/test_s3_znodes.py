@@ -43,7 +43,7 @@ from tests.support.log.logs import TOPIC, numbered, started, values, write_commi
 from tests.support.servers.s3 import BUCKET, S3Server, cutter, running_server, s3
 from tests.unit.znodes.worlds import forked, increment, number_at, wait_for
 
-pytestmark = pytest.mark.servers
+pytestmark = pytest.mark.slow
 
 __all__ = ["s3"]
 

@@ -263,7 +263,7 @@ def test_a_relative_file_is_the_same_store_in_every_folder(tmp_path: Path, monke
     assert str(Place.of("sqlite:a/file", "/data/log")) == f"sqlite:{tmp_path}/a/file"
 
 
-@pytest.mark.programs
+@pytest.mark.slow
 def test_the_built_in_schemes_are_there_without_the_metadata_of_an_installation(tmp_path: Path) -> None:
     """As from Spark's py-files: oncelog is in a zip, and nothing says that it is installed."""
     with zipfile.ZipFile(tmp_path / "oncelog.zip", "w") as archive:

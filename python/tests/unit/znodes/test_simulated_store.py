@@ -8,16 +8,16 @@ from oncelog.testing.znode_store_contract import AtomicReadsContract, ZnodeStore
 from tests.unit.znodes.worlds import SimulatedLiveReadsWorld, SimulatedLogWorld, SimulatedWorld
 
 
-@pytest.mark.long
+@pytest.mark.slow
 class TestSimulatedStore(ZnodeStoreContract, AtomicReadsContract):
     world_class = SimulatedWorld
 
 
-@pytest.mark.long
+@pytest.mark.slow
 class TestSimulatedLog(ZnodeStoreContract, AtomicReadsContract):
     world_class = SimulatedLogWorld
 
 
-@pytest.mark.long
+@pytest.mark.slow
 class TestSimulatedLiveReads(ZnodeStoreContract):
     world_class = SimulatedLiveReadsWorld

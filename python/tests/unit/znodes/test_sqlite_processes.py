@@ -36,7 +36,7 @@ from tests.unit.znodes.worlds import (
     wait_for,
 )
 
-pytestmark = pytest.mark.programs
+pytestmark = pytest.mark.slow
 
 
 def open_files(path: Path) -> list[str]:

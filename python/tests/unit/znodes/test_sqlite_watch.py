@@ -18,7 +18,7 @@ from oncelog.znodes.sqlite.bell import Bell, Bells, ring
 from oncelog.znodes.sqlite.watch import SqliteWatch
 from tests.unit.znodes.worlds import SqliteWorld, forked, increment, number_at, wait_for
 
-pytestmark = pytest.mark.programs
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

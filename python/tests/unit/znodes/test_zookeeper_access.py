@@ -19,7 +19,7 @@ from oncelog.znodes.zookeeper import ZookeeperZnodeStore
 from tests.support.servers.zookeeper import ZookeeperServer, free_ports, running_server
 from tests.unit.znodes.worlds import dump, forked, increment, wait_for
 
-pytestmark = pytest.mark.servers
+pytestmark = pytest.mark.slow
 
 SECRET = "correct-horse-battery"
 OWNER = f"owner:{SECRET}"

@@ -11,7 +11,7 @@ from oncelog.testing.znode_store_contract import ManyProcessesContract, StoreWor
 from tests.support.servers.zookeeper import ZookeeperServer
 from tests.unit.znodes.worlds import ZookeeperWorld
 
-pytestmark = pytest.mark.servers
+pytestmark = pytest.mark.slow
 
 
 class TestZookeeperStore(ZnodeStoreContract, ManyProcessesContract):

@@ -17,7 +17,7 @@ from tests.support.harness.waiting import until
 from tests.support.servers.zookeeper import ZookeeperEnsemble, running_ensemble
 from tests.unit.znodes.worlds import increment
 
-pytestmark = pytest.mark.servers
+pytestmark = pytest.mark.slow
 
 PATIENCE_S = 120
 
@@ -56,7 +56,7 @@ def persevere(call: Callable[[], object]) -> int:
             return unknown
 
 
-@pytest.mark.in_turn("servers of ZooKeeper that are away")
+@pytest.mark.sampled("servers of ZooKeeper that are away")
 def test_steps_of_many_are_applied_once_each_while_leaders_die(tmp_path: Path) -> None:
     """conformance: 67."""
     workers, is_over = 3, threading.Event()
@@ -122,7 +122,7 @@ def test_after_a_sync_a_reader_sees_what_was_acknowledged_elsewhere(ensemble: Zo
             assert int(znode.data) == number
 
 
-@pytest.mark.in_turn("servers of ZooKeeper that are away")
+@pytest.mark.sampled("servers of ZooKeeper that are away")
 def test_without_a_quorum_calls_fail_within_the_time_and_go_on_with_one(tmp_path: Path) -> None:
     with (
         running_ensemble(tmp_path) as own,

@@ -36,7 +36,7 @@ from tests.unit.znodes.worlds import (
     wait_for,
 )
 
-pytestmark = pytest.mark.servers
+pytestmark = pytest.mark.slow
 
 WORKERS = 4
 

@@ -34,7 +34,7 @@ from tests.support.servers.proxy import SYNC, Loss, Proxy, proxied
 from tests.support.servers.zookeeper import ZookeeperServer, running_server
 from tests.unit.znodes.worlds import dump, increment
 
-pytestmark = pytest.mark.servers
+pytestmark = pytest.mark.slow
 
 
 @contextmanager
@@ -136,7 +136,7 @@ def test_a_host_that_does_not_exist_is_an_error_within_the_time() -> None:
     fails_within_s(5, "zk://no-such-host.invalid:2181/log?timeout_ms=300")
 
 
-@pytest.mark.in_turn("servers of ZooKeeper that are away")
+@pytest.mark.sampled("servers of ZooKeeper that are away")
 def test_a_paused_server_is_an_error_within_the_time_and_goes_on_when_it_is_resumed(tmp_path: Path) -> None:
     with running_server(tmp_path) as server, closing(ZookeeperZnodeStore(server.url("timeout_ms=2000"))) as store:
         store.multi([Create("/counter", b"0")])
@@ -152,7 +152,7 @@ def test_a_paused_server_is_an_error_within_the_time_and_goes_on_when_it_is_resu
         assert store.transact(increment) == 1
 
 
-@pytest.mark.in_turn("servers of ZooKeeper that are away")
+@pytest.mark.sampled("servers of ZooKeeper that are away")
 def test_a_store_outlives_restarts_of_its_server(tmp_path: Path) -> None:
     with running_server(tmp_path) as server, closing(ZookeeperZnodeStore(server.url())) as store:
         store.multi([Create("/counter", b"0")])
@@ -275,7 +275,7 @@ def test_closing_does_not_wait_for_a_server_that_is_away(tmp_path: Path) -> None
             server.resume()
 
 
-@pytest.mark.in_turn("servers of ZooKeeper that are away")
+@pytest.mark.sampled("servers of ZooKeeper that are away")
 def test_an_expired_session_is_replaced(tmp_path: Path) -> None:
     """The server is stopped for longer than the session lives.
 
@@ -304,7 +304,7 @@ def test_a_step_that_grew_old_while_its_store_connected_is_not_sent(zookeeper: Z
         assert proxy.multis == before
 
 
-@pytest.mark.in_turn("servers of ZooKeeper that are away")
+@pytest.mark.sampled("servers of ZooKeeper that are away")
 def test_a_request_in_flight_dies_with_the_session_that_sent_it(tmp_path: Path) -> None:
     """What is delivered after its session's end is not carried out, although its checks would hold."""
     with (
