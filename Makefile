@@ -61,9 +61,8 @@ BUILDABLE := $(if $(shell command -v mvn >/dev/null && command -v $${JAVA_HOME:+
 # Phrases that are never right, and what to write instead: tools/phrases.txt. Checked in PLAIN, but for the files in
 # REWRITE, which still contain some: if you rewrite one, take it off the list.
 PHRASES := (?i)\b(?:$(shell sed 's/->.*//' tools/phrases.txt | paste -sd '|'))\b
-PLAIN := $(wildcard docs README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md $(addprefix python/oncelog/,clients coordinator log metrics protocol ui))
-REWRITE := $(addprefix docs/,benchmarks.md design/023-faults-at-the-edges.md growth.md reference/options.md \
-  stylesheets/site.css)
+PLAIN := $(wildcard docs README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md $(addprefix python/oncelog/,checkpoints cli clients coordinator log metrics protocol ui znodes))
+REWRITE := $(addprefix docs/,benchmarks.md design/023-faults-at-the-edges.md growth.md)
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -56,7 +56,7 @@ POSTGRES_TIMEOUT_MS = 15_000
 """How long a call waits for PostgreSQL, including reconnects: about as long as it takes to restart."""
 
 POSTGRES_STALL_MS = 5_000
-"""A process that stands still while it writes keeps all other writers waiting so long, far below their time-outs."""
+"""How long a suspended process can block all other writers. This is far below their timeouts."""
 
 LOOK_MS = 20
 """How often a process that waits for others looks at the znode store if it hears of no change: half of it is a tenth of
@@ -156,7 +156,7 @@ ROUND_TIMEOUT_MS = 30 * 60 * 1000
 """Any process may abort an undecided micro-batch that its driver has not renewed for this long."""
 
 ROUND_OPENED_AFTER_MS = 30 * 1000
-"""Where steps are dear, a micro-batch that lasts longer than this opens its round before its decision."""
+"""On a high-latency store, a micro-batch that takes longer than this opens its round before its decision."""
 
 # Collection -----------------------------------------------------------------------------------------------------------
 

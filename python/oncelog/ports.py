@@ -198,11 +198,11 @@ class ZnodeStore(ZnodeReader, Protocol):
         """Reads in order of time: a later read is never older. One consistent snapshot if `reads_are_atomic`."""
 
     def recent(self) -> AbstractContextManager[ZnodeReader] | None:
-        """Reads of one moment that may have passed, at no cost; None if there is no such moment.
+        """Cached reads of one recent moment, without a request; None if there is no such moment.
 
-        It is not before the end of any earlier call of this process, and at most `limits.RECENT_MS` before this one.
-        So it may be too early to know what others were told before. It is enough where a process could as well have
-        stood still after a snapshot: for a step whose reads are compared when it writes, and for hints.
+        The moment is not before the end of any earlier call of this process, and at most `limits.RECENT_MS` before this
+        call. So it may miss writes that were acknowledged to others. Use it only where a process that was suspended
+        after a snapshot would be correct, too: for a step whose reads are compared when it writes, and for hints.
         """
 
     def multi(self, ops: Sequence[Op], *, is_fresh: Callable[[], bool] = ...) -> None:

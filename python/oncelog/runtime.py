@@ -160,7 +160,7 @@ def open(path: str | PathLike[str], znodes: str | None = None, *, create: bool =
         path: folder of the data files (``~`` is the home folder), or ``s3://bucket/folder`` together with `znodes`.
         znodes: where the metadata is. None or ``sqlite``: a SQLite file in `path`. Another folder, or
             ``sqlite:/a/file``: a SQLite file there. ``zk://host:port,host:port/chroot``: a ZooKeeper ensemble, and
-            ``postgresql://user@host:port/database``: a PostgreSQL, both for several hosts. ``s3``: beside the files of
+            ``postgresql://user@host:port/database``: a PostgreSQL, both for several hosts. ``s3``: next to the files of
             a log in a bucket, or ``s3://bucket/folder``, for one or two writers. ``memory``: a store that ends with
             the process, for tests. Or the URL of a store from another package.
         create: whether a missing log may be created.

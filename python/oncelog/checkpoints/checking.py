@@ -43,7 +43,7 @@ class Finding:
         where: the file, the source with topic and partition, or the ledger.
         found: what it says, and what was expected.
         restart: what a restart of the query does.
-        remedy: what mends it.
+        remedy: how to fix it.
     """
 
     problem: Problem
@@ -77,7 +77,7 @@ def _damaged(checkpoint: Checkpoint, one: DamagedFile) -> Finding:
 
 
 def _consequence(checkpoint: Checkpoint, one: DamagedFile) -> tuple[str, str]:
-    """What a restart does, and what mends it."""
+    """What a restart does, and how to fix it."""
     stops = "the query stops: Spark cannot read the file"
     match one.damage:
         case Damage.EDITED:
@@ -104,7 +104,7 @@ def _torn(checkpoint: Checkpoint, file: str, stops: str) -> tuple[str, str]:
     if file.startswith(COMMITS):
         return stops, f"`rm {file}`: Spark runs the batch again, and oncelog's sinks skip what they decided"
     if file == f"{OFFSETS}/{checkpoint.planned}" and checkpoint.runs_again:
-        return stops, f"if no ledger has batch {checkpoint.planned}, `rm {file}`: Spark plans it anew; else {_BACKUP}"
+        return stops, f"if no ledger has batch {checkpoint.planned}, `rm {file}`: Spark plans it again; else {_BACKUP}"
     if file.startswith(OFFSETS) and file not in newest:
         return "nothing: Spark reads only the newest batches", "none needed"
     return stops, _BACKUP

@@ -7,7 +7,7 @@
     sources/<m>/oncelog-topic-ids*    the first ids of its topics
     state/<operator>                  a stateful operator's state
 
-Beside a file may be its checksum, ``.<n>.crc``. Spark checks it, so a file that was edited by hand stops a query.
+A file may have a checksum next to it, ``.<n>.crc``. Spark checks it, so a file that was edited by hand stops a query.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Checkpoint:
         return found
 
     def end(self, source: str) -> Position | None:
-        """Where the batch that a restart runs again ends; None if it will be planned anew."""
+        """Where the batch that a restart runs again ends; None if it will be planned again."""
         return self.position(self.next_batch, source) if self.runs_again else None
 
     def newest(self, source: str) -> Position | None:
@@ -326,7 +326,7 @@ def _is_json(text: str) -> bool:
 def _several(names: Iterable[str]) -> Iterator[DamagedFile]:
     others = sorted(name for name in names if "/" not in name and name.startswith(METADATA) and name != METADATA)
     if others:
-        yield DamagedFile(Damage.SEVERAL, METADATA, f"there are others beside it: {', '.join(others)}")
+        yield DamagedFile(Damage.SEVERAL, METADATA, f"there are others next to it: {', '.join(others)}")
 
 
 def _check_numbers(planned: list[int], committed: list[int], damaged: list[DamagedFile]) -> None:
@@ -352,7 +352,7 @@ def _wrong_checksums(files: Mapping[str, bytes], logs: Iterable[str]) -> Iterato
     for name in logs:
         sums = checksums_of(name)
         if name in files and sums in files and not _fits(files[name], files[sums]):
-            detail = f"{sums.rpartition('/')[2]} beside it has another checksum"
+            detail = f"{sums.rpartition('/')[2]} next to it has another checksum"
             yield DamagedFile(Damage.EDITED, name, detail)
 
 

@@ -1,7 +1,7 @@
 """What a source's offset in a checkpoint means, of any source that reads a log or Kafka. Pure.
 
-The sources of Kafka write ``{"topic":{"0":12}}``. `oncelog-kafka` writes two more things beside it: where it goes on in
-topics that are out of sight, and the ids of topics that were created again since the query first read them.
+The sources of Kafka write ``{"topic":{"0":12}}``. `oncelog-kafka` adds the positions in topics that are missing,
+and the ids of topics that were created again since the query first read them.
 """
 
 from __future__ import annotations

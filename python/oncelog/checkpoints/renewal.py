@@ -69,7 +69,7 @@ def standing(checkpoint: Checkpoint, ledgers: Sequence[SinkLedger]) -> Standing:
     """
     if checkpoint.damaged:
         raise UsageError(
-            "the checkpoint is damaged: `checkpoint verify` says what mends it",
+            "the checkpoint is damaged: `checkpoint verify` shows how to fix it",
             files=[one.file for one in checkpoint.damaged],
         )
     ahead = [one.prefix for one in ledgers if is_ahead(one, checkpoint)]

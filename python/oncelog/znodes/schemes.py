@@ -191,7 +191,7 @@ def _sqlite_url(url: str, root: str) -> str:
         return f"sqlite:{absolute(place)}"
     if "://" in root:
         raise UsageError(
-            "say where the metadata of a log in a bucket is: znodes=s3 keeps it beside the files, for one or two "
+            "say where the metadata of a log in a bucket is: znodes=s3 keeps it next to the files, for one or two "
             "writers; otherwise write znodes=postgresql://user@host/database or znodes=zk://host:port/chroot, or "
             "znodes=sqlite:/a/file if a single host uses the log",
             path=root,

@@ -110,17 +110,17 @@ def _space(folder: Path) -> Finding:
     )
 
 
-def _tried(folder: Path, beside: Path) -> Iterator[Finding]:
+def _tried(folder: Path, parent: Path) -> Iterator[Finding]:
     """Test fsync and locks, in a temporary folder next to the log's on the same file system."""
-    if mount_of(beside) != mount_of(folder) or not os.access(beside, os.W_OK):
+    if mount_of(parent) != mount_of(folder) or not os.access(parent, os.W_OK):
         yield note("fsync", f"not tested: this needs a writable folder next to {folder}, on the same file system")
         return
     try:
-        with tempfile.TemporaryDirectory(prefix=".oncelog-doctor-", dir=beside) as trial:
+        with tempfile.TemporaryDirectory(prefix=".oncelog-doctor-", dir=parent) as trial:
             yield _sync(Path(trial, "file"))
             yield _locks(Path(trial, "file"))
     except OSError as error:
-        yield broken("fsync", f"a file in {beside} cannot be written and synced: {error}", "repair the file system")
+        yield broken("fsync", f"a file in {parent} cannot be written and synced: {error}", "repair the file system")
 
 
 def _sync(path: Path) -> Finding:

@@ -134,8 +134,8 @@ class StoreConnection:
             raise
 
     def _asked(self, statements: Sequence[Statement]) -> list[list[Row]]:
-        # In one message of the simple protocol. Behind psycopg's pipelines comes a message that lets the server forget
-        # its time-out of idle transactions, and a process that stands still would keep its lock.
+        # In one message of the simple protocol. psycopg's pipelines end with a message that makes the server forget
+        # its timeout of idle transactions, so a suspended process would keep its lock.
         parameters = [parameter for statement in statements for parameter in statement.parameters]
         cursor = self._psycopg.execute("; ".join(statement.sql for statement in statements), parameters)
         answers = []

@@ -5,12 +5,12 @@ the lock, which is the row with the last zxid, and reads the znodes that the ope
 checked here, by the same code as in memory (znodes/tree.py), and the second one writes and commits. Nearly every step
 of a log sets ``/commits``, so a lock for each znode would let few more of them through.
 
-A process that stands still between the two holds the lock: the server ends its transaction after
-limits.POSTGRES_STALL_MS, and others go on.
+A process that is suspended between the two holds the lock: the server ends its transaction after
+limits.POSTGRES_STALL_MS, and others continue.
 
 If the connection is lost while a multi commits, another one takes the lock, and then finds the multi's zxid with its
-token, or not. A COMMIT that is still on its way can do nothing any more: its transaction has ended, or else it would
-still have the lock.
+token, or not. A COMMIT that is still on its way has no effect any more: its transaction has ended, or else it would
+still hold the lock.
 """
 
 from __future__ import annotations

@@ -207,7 +207,7 @@ def _begun(within_ms: int) -> list[Statement]:
     """Begin a transaction that writes; nothing outlives it, since a pooler may give its connection to others.
 
     Its commit is on the disk, and where the server asks for it on replicas, whatever the settings of database and role
-    say. If this process stands still in it, the server ends it, and others go on.
+    say. If this process is suspended inside it, the server ends it, and others continue.
     """
     return [
         Statement("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"),  # after the lock, all is seen as it left it

@@ -3,17 +3,17 @@
     entries/<position>   the time of the append, and the entry
     floors/<position>    the log was trimmed up to this entry
 
-Who puts an object at the first free position has appended an entry. Who finds the position taken reads what is there
-and behind it, and tries the next one. To be told at each position that it is taken would be too slow: others append
-meanwhile, and who was far behind once would never come to the end.
+A writer appends an entry by putting an object at the first free position. If the position is taken, it reads forward
+and retries at the next one. Trying each position in turn would be too slow: others append meanwhile, and a writer that
+was once far behind would never catch up.
 
-A process that stood still may find a position free because the entry there was removed. What it puts there is read by
-nobody, so it must not count as appended. Hence a floor is put an hour before any entry up to it is removed; and whoever
-looked at the log more than a minute before an answer came then asks for the floor, which tells what the answer means.
-A floor is an object of its own, so that of two that trim at once none moves it back.
+A process that was suspended may find a position free because the entry there was removed. Nobody reads what it puts
+there, so it must not count as appended. Hence a floor is put an hour before any entry up to it is removed. If a process
+last read the log more than a minute before a response arrived, it reads the floor, which tells what the response means.
+A floor is an object of its own, so that two concurrent trims cannot move it back.
 
-An entry has the time of the store that its writer knows from earlier answers. The object's own time of modification
-would have to be read after each put, and is another one when a bucket was copied.
+An entry contains the store's time, which its writer knows from earlier responses. The object's own modification time
+would have to be read after each put, and changes when a bucket is copied.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class ObjectLog:
                 pause_ms = min(2 * pause_ms, LONGEST_PAUSE_MS)
         raise OutcomeUnknownError(
             "the bucket did not acknowledge an entry of the command log: run the same step again",
-            reason=reason or "other writers came first each time, or this process stood still",
+            reason=reason or "other writers came first each time, or this process was suspended",
         )
 
     def trim(self, position: int) -> None:
@@ -219,9 +219,9 @@ class ObjectLog:
         self._known.clear()
 
     def _looked_lately(self) -> bool:
-        """Asked after an answer, since this process may have stood still before it.
+        """Called after a response arrived, because this process may have been suspended before it.
 
-        The answer has the bucket's time. A clock of the machine may have stood still, too, as in a suspended one.
+        The response has the bucket's time. The machine's own clock stops while the machine is suspended.
         """
         return self._looked_ms is not None and 0 <= self._bucket.now_ms() - self._looked_ms < LOOK_MS
 

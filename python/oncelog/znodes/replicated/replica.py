@@ -113,7 +113,7 @@ class Replica:
         if part.number == self._parts.get(snapshot, 0):
             self._parts[snapshot] = part.number + 1
             if part.number + 1 == part.count:
-                insort(self.snapshots, part.position)  # one whose writer stood still is whole late
+                insort(self.snapshots, part.position)  # a suspended writer completes its snapshot late
                 self.unsaved = 0
 
     def _carry_out(self, ops: Sequence[Op]) -> tuple[int, str, str] | None:

@@ -1,4 +1,4 @@
-"""Metadata stores in a bucket: ``znodes="s3"`` beside the files of a log, ``znodes="s3://bucket/folder"`` elsewhere.
+"""Metadata stores in a bucket: ``znodes="s3"`` next to the files of a log, ``znodes="s3://bucket/folder"`` elsewhere.
 
 botocore finds credentials as the files' client does: in the environment, a profile, or the role of the machine. Each
 process makes a client of its own, since none survives a fork.
@@ -28,7 +28,7 @@ with extras("s3", part="oncelog.znodes.replicated.s3"):
     from botocore.session import Session
 
 FOLDER: Final = "znodes"
-"""Of a log's metadata, beside its files."""
+"""The folder of a log's metadata, next to its files."""
 
 REQUESTS_AT_ONCE: Final = 16
 
@@ -66,7 +66,7 @@ def normalised(url: str, root: str) -> str:
         return ObjectPlace.parse(url).url
     if not root.startswith("s3://"):
         raise UsageError(
-            "znodes=s3 keeps the metadata beside the files of a log in a bucket; write znodes=s3://bucket/folder",
+            "znodes=s3 keeps the metadata next to the files of a log in a bucket; write znodes=s3://bucket/folder",
             path=root,
         )
     folder, query, options = ObjectPlace.parse(root).url.partition("?")

@@ -1,7 +1,7 @@
 """The znode store on a command log.
 
 Reads replay the log to its end first, so that they see every write that was acknowledged before. Multis that wait
-together share one append. Where a request is dear, a step is first run on what was replayed already (`recent`).
+together share one append. If requests are slow, a step first runs on what was replayed already (`recent`).
 
 `is_fresh` is asked right before a command is given to the log, hence not where no other write could come
 before it: a log has no lock to ask it under. What delays an append after that is the log's time-out of a request, and
@@ -184,7 +184,7 @@ class ReplicatedZnodeStore(Transacting):
 
     @property
     def is_broken(self) -> bool:
-        """Whether its log was found to be corrupt or another one; once that is repaired, it can be opened anew."""
+        """Whether its log was found to be corrupt or another one; once that is repaired, it can be opened again."""
         return self._connection.is_broken
 
     def close(self) -> None:
@@ -349,7 +349,7 @@ class _Connection:
         last = self._replica.senders.get(self._sender)
         if last is None:
             raise OutcomeUnknownError(
-                "this process stood still until the command log forgot how its write went: run the same step again"
+                "this process was suspended until the command log forgot how its write went: run the same step again"
             )
         if last.number != self._number:
             raise CorruptDataError(

@@ -431,6 +431,6 @@ def test_who_stood_still_until_it_was_forgotten_does_not_know_how_its_append_wen
                 self.trim(1)
 
     store = ReplicatedZnodeStore(SlowLog)
-    with pytest.raises(OutcomeUnknownError, match="stood still"):
+    with pytest.raises(OutcomeUnknownError, match="was suspended until"):
         store.multi([Create("/a")])
     assert store.children("/") == ["a", "b"]
