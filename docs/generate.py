@@ -31,6 +31,7 @@ DOCS = Path(__file__).parent
 EXTENDING = DOCS.parent / "examples" / "extending"
 STORE_TEST = DOCS.parent / "python" / "tests" / "unit" / "examples" / "test_json_file_store.py"
 CONFORMANCE_PAGE = DOCS / "concepts" / "conformance.md"
+DESIGN_PAGE = DOCS / "design" / "README.md"
 STORE_PAGE = DOCS / "guides" / "extending-store.md"
 TARGET_PAGE = DOCS / "guides" / "extending-target.md"
 METRICS_PAGE = DOCS / "reference" / "metrics.md"
@@ -216,6 +217,17 @@ def conformance_page() -> str:
     return with_generated(page, "left out", grouped(left_out))
 
 
+def design_page() -> str:
+    """The list of the design notes, made from the first lines of each."""
+    rows = ["| note | date | status |", "|---|---|---|"]
+    for note in sorted(DESIGN_PAGE.parent.glob("[0-9]*.md")):
+        head = re.match(r"# (.+)\n\nDate: (\d{4}-\d\d-\d\d)\. Status: (.+)\.\n", note.read_text())
+        if head is None:
+            raise ValueError(f"{note.name} does not begin with '# title', then 'Date: 2026-01-31. Status: accepted.'")
+        rows.append(f"| [{head[1]}]({note.name}) | {head[2]} | {head[3]} |")
+    return with_generated(DESIGN_PAGE.read_text(), "notes", "\n".join(rows))
+
+
 def grouped(groups: Mapping[str, Sequence[str]]) -> str:
     """A list below each heading."""
     return "\n\n".join(
@@ -229,6 +241,7 @@ def pages() -> dict[Path, str]:
         **{DOCS / "images" / name: draw() for name, draw in DRAWINGS.items()},
         **{DOCS / "images" / name: drawn for name, drawn in curves.drawings(curves.PAGE.read_text()).items()},
         CONFORMANCE_PAGE: conformance_page(),
+        DESIGN_PAGE: design_page(),
         STORE_PAGE: store_page(),
         TARGET_PAGE: target_page(),
         OPTIONS_PAGE: options_page(),
