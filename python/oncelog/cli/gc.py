@@ -1,4 +1,4 @@
-"""``oncelog gc``: regular upkeep of a log, since there is no server that does it."""
+"""``oncelog gc``: regular maintenance of a log, since there is no server that does it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from oncelog.clients.maintenance import UpkeepReport
 @click.option("--dry-run", is_flag=True, help="Show which records and files would be removed, and change nothing.")
 @click.pass_obj
 def gc(settings: Settings, dry_run: bool) -> None:
-    """Do the regular upkeep of a log.
+    """Do the regular maintenance of a log.
 
-    Aborts transactions that are beyond their time-out, writes the control markers of decided ones, applies the
+    Aborts transactions that have exceeded their timeout, writes the control markers of decided ones, applies the
     retention of all topics, expires idle transactional ids and offsets, and removes unreferenced files.
 
-    Safe at any time, also while others write and read. A file is removed an hour or more after a run found it
-    unreferenced, and not while a write that began before is still running. Run it regularly, for instance every hour.
+    Safe at any time, even while others write and read. A file is removed at the earliest an hour after a run found it
+    unreferenced, and never while a write that began before is still running. Run it regularly, for example every hour.
     """
     with settings.open() as log, progress("looking at files") as advance:
         total, done = log.admin.count_files(), count(1)
