@@ -86,7 +86,7 @@ broker = subprocess.Popen([*java, "kafka.Kafka", str(settings)], **quiet)
 try:
     admin = connect()
     admin.create_topics([NewTopic("orders", 1, 1)])
-    found = described("orders"), described("oders"), deleted("oders")
+    found = described("orders"), described("bills"), deleted("bills")
     admin.close()
 finally:
     broker.terminate()
@@ -94,7 +94,7 @@ finally:
 
 print(f"kafka-python {kafka.__version__}, Kafka {version}: describe_configs of a topic with default settings: {found[0]}; "
       f"of one that does not exist: {found[1]}; delete_topics of one that does not exist: {found[2]}")
-expected = {"topic": {"orders": {}}}, {"topic": {"oders": {}}}, "UnknownTopicOrPartitionError"
+expected = {"topic": {"orders": {}}}, {"topic": {"bills": {}}}, "UnknownTopicOrPartitionError"
 sys.exit(0 if found == expected else "the behaviour has changed")
 PYTHON
 "$folder/venv/bin/python" "$folder/configs.py" "$folder" "$version"
