@@ -78,7 +78,7 @@ class ConnectServer:
         """A client that makes calls one after the other."""
         self._asked += 1
         name = f"client-{self._asked}"
-        settings = {"remote": self._url(), "calls": calls, "found": str(self._folder / f"{name}.found")}
+        settings = {"remote": self.url(), "calls": calls, "found": str(self._folder / f"{name}.found")}
         file = self._folder / f"{name}.json"
         file.write_text(json.dumps(settings))
         command = [str(client_python()), "-m", "tests.support.spark.jobs.connect_client", str(file)]
@@ -96,7 +96,7 @@ class ConnectServer:
         elsewhere = {**plain_variables(), **spark_home.elsewhere(self._python)} if self._python else None
         return Program([*command, "spark-internal"], self._folder, f"server-{self._started}", elsewhere)
 
-    def _url(self) -> str:
+    def url(self) -> str:
         """Where it serves; waits until it does."""
 
         def found() -> list[str]:

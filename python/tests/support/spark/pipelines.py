@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from importlib.metadata import requires, version
@@ -16,6 +17,8 @@ from tests.support.spark.processes import Program
 SPEC = """
 name: tested
 storage: file://{folder}/storage
+configuration:
+  spark.sql.pipelines.maxFlowRetryAttempts: "0"
 libraries:
   - glob:
       include: transformations/**
@@ -48,12 +51,22 @@ class Pipeline:
         """The folder of a flow's checkpoint: `flow` is the name of its target, a slash, and its own."""
         return self._folder / "storage" / "_checkpoints" / flow / str(number)
 
-    def run(self, *arguments: str) -> str | None:
-        """Run `spark-pipelines run`; returns what it printed if it failed."""
+    def query_of(self, flow: str, number: int) -> str:
+        """The id of the query that has this checkpoint."""
+        found: str = json.loads((self.checkpoint(flow, number) / "metadata").read_text())["id"]
+        return found
+
+    def run(self, *arguments: str, on: str | None = None) -> str | None:
+        """Run `spark-pipelines run`; returns what it printed if it failed.
+
+        Args:
+            arguments: further ones.
+            on: the URL of a Connect server; by default Spark starts with the jars.
+        """
         self._runs += 1
         home = spark_home.lean_spark_home()
-        options = ["--jars", self._jars, "--conf", "spark.ui.enabled=false"]
-        options += ["--conf", f"spark.driver.extraJavaOptions={spark_home.jvm_options()}"]
+        options = ["--conf", f"spark.driver.extraJavaOptions={spark_home.jvm_options()}"]
+        options += ["--remote", on] if on else ["--jars", self._jars, "--conf", "spark.ui.enabled=false"]
         command = [str(home / "bin" / "spark-pipelines"), *options, "run", *arguments]
         with Program(command, self._folder, f"run-{self._runs}", self._variables) as program:
             failed = program.wait()
@@ -68,5 +81,5 @@ def variables() -> dict[str, str]:
     folder = spark_home.BUILD / f"pipelines-{version('pyspark')}-{sys.version_info.major}.{sys.version_info.minor}"
     python = kept_environment(folder, *lacking)
     [packages] = python.parents[1].glob("lib/python*/site-packages")
-    found = {**os.environ, **spark_home.environment()}
+    found = {**os.environ, **spark_home.environment(), "JAVA_TOOL_OPTIONS": spark_home.QUICK}
     return {**found, "PYTHONPATH": os.pathsep.join([found["PYTHONPATH"], str(packages)])}
