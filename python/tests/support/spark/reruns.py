@@ -28,16 +28,26 @@ class Rerun(ABC):
         folder: of its files.
         into: the function that makes the sink, as in `oncelog_files:sink`.
         sink: its options.
+        select: what it gets of the columns `id` and `value`.
+        spark: further settings of the session.
 
     Attributes:
         rows: of the batch.
     """
 
-    def __init__(self, folder: Path, into: str, sink: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        into: str,
+        sink: Mapping[str, Any],
+        *,
+        select: Sequence[str] = ("*",),
+        spark: Mapping[str, str] | None = None,
+    ) -> None:
         require_java()
         self.rows = [(number, f"value {number}") for number in range(40)]
         self._folder = folder
-        self._sink = {"into": into, "sink": sink}
+        self._own = {"into": into, "sink": sink, "select": select, "spark": awaited_executors() | dict(spark or {})}
         (folder / "in").mkdir()
         for at in (0, 1):  # for a map task on each executor
             lines = [json.dumps({"id": number, "value": value}) for number, value in self.rows[at::2]]
@@ -60,7 +70,6 @@ class Rerun(ABC):
         """
         settings = {
             "master": LOCAL_CLUSTER,
-            "spark": awaited_executors(),
             "source": str(self._folder / "in"),
             "read": {},
             "tasks": 4,
@@ -70,7 +79,7 @@ class Rerun(ABC):
             "checkpoint": str(self._folder / "checkpoint"),
             "trigger": {"availableNow": True},
         }
-        return start_job("rows_copier", {**settings, **self._sink}, self._folder, name)
+        return start_job("rows_copier", {**settings, **self._own}, self._folder, name)
 
     def check_one_copy(self, driver: Program) -> None:
         assert driver.wait() == 0, driver.last_lines()

@@ -31,6 +31,7 @@ def main(settings: dict[str, Any]) -> None:
         reader = spark.readStream.options(**settings.get("read", {"maxFilesPerTrigger": 1}))
         rows = reader.schema("id int, value string").json(settings["source"])
         rows = shuffled(rows, settings.get("tasks", 2), drawn=settings.get("drawn", False))
+        rows = rows.selectExpr(*settings.get("select", ["*"]))
         if "fault" in settings:
             rows = rows.mapInArrow(FAULTS[settings["fault"]](Path(settings["folder"])), rows.schema)
         sink = resolve_name(settings["into"])(**settings["sink"])
