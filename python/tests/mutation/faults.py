@@ -1697,7 +1697,7 @@ PLACES = [
         "batches/run.py",
         "            for part in self._open:\n                with suppress(OncelogError):",
         "            for part in self._open[:-1]:\n                with suppress(OncelogError):",
-        (TARGET_SEEDS,),
+        ("unit/batches/test_run.py",),
     ),
     Fault(
         "a batch that fails is undone where it was not begun",
@@ -2739,7 +2739,6 @@ BUCKETS = [
 
 PLANS = KAFKA + "tests/test_whole_plans.py"
 EXTENTS = KAFKA + "tests/test_sink_extents.py"
-ONE_SEED = KAFKA + "tests/test_simulated_queries.py::test_a_batch_that_a_restored_checkpoint_plans_anew_is_refused"
 
 WHOLE_BATCHES = [
     Fault(
@@ -2803,7 +2802,7 @@ WHOLE_BATCHES = [
         KAFKA + "oncelog_kafka/sinks/target.py",
         "self._ledger.decide(opened, written.participants, written.extents, self._check, take)",
         "self._ledger.decide(opened, written.participants, {}, self._check, take)",
-        (ONE_SEED,),
+        (SEEDS,),
     ),
     Fault(
         "nobody learns where the rows are that were written again",
