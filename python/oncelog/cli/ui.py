@@ -52,7 +52,7 @@ driver_option = click.option(
 @driver_option
 @click.pass_obj
 def ui(settings: Settings, listen: str, token_file: Path | None, drivers: tuple[str, ...]) -> None:
-    """Serve a page that shows what is stuck, and the command that fixes it.
+    """Serve a page of what is stuck, and how to fix it.
 
     Serves until it is interrupted. Shows open transactions and rounds, last stable offsets, sinks, groups with their
     lag, and decisions. With --znodes and without --path, it shows all ledgers of that place. It only reads, and runs no

@@ -41,7 +41,7 @@ def ui(
     topics: tuple[str, ...],
     groups: tuple[str, ...],
 ) -> None:
-    """Serve a page that shows what is stuck, and the command that fixes it.
+    """Serve a page of what is stuck, and how to fix it.
 
     Serves until it is interrupted. Shows open transactions with what they hold back, partitions, groups with their lag,
     and the batches of the sinks that keep their ledger here. It only reads, and runs no command.
