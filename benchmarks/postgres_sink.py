@@ -17,8 +17,8 @@ from oncelog.batches.attempt import Batch
 from oncelog.batches.rules import BatchRequest
 from oncelog.batches.run import BatchDriver
 from oncelog_postgres import options as sink_options
+from oncelog_postgres.batch_sink import PostgresTarget
 from oncelog_postgres.jobs import SparkJob
-from oncelog_postgres.target import PostgresTarget
 from tests.support.servers.postgres import PostgresServer, running_server
 
 EXPLANATION = """\

@@ -20,8 +20,8 @@ from oncelog.batches.attempt import Batch
 from oncelog.batches.rules import BatchRequest
 from oncelog.batches.run import BatchDriver
 from oncelog_search import options as sink_options
+from oncelog_search.batch_sink import SearchTarget
 from oncelog_search.jobs import SparkJob
-from oncelog_search.target import SearchTarget
 from tests.support.servers.opensearch import OpenSearch, running_server
 
 EXPLANATION = """\

@@ -22,16 +22,16 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.report import Finding, at_least, median, per_second
 from oncelog import metadata
 from oncelog.batches.attempt import Batch
-from oncelog.batches.committables import ReceiptsRound
+from oncelog.batches.committables import CommittableRound
 from oncelog.batches.ledger import LedgerKind
 from oncelog.batches.rules import BatchRequest
 from oncelog.batches.run import BatchDriver
+from oncelog_tables.batch_sink import TableTarget
 from oncelog_tables.delta_tables import DeltaTables
 from oncelog_tables.iceberg_tables import IcebergTables
 from oncelog_tables.jobs import SparkJob
 from oncelog_tables.ledgers import DELTA_LEDGERS, ICEBERG_LEDGERS
 from oncelog_tables.ports import Tables
-from oncelog_tables.target import TableTarget
 
 SPARK = "4.0.5"
 """A release of Spark for which there are the formats' own writers."""
@@ -132,7 +132,7 @@ def into_iceberg(batch: DataFrame, folder: Path) -> Write:
 
 
 def by_sink(
-    batch: DataFrame, folder: Path, ledgers: LedgerKind[ReceiptsRound], tables: Tables, name: str, number: int
+    batch: DataFrame, folder: Path, ledgers: LedgerKind[CommittableRound], tables: Tables, name: str, number: int
 ) -> None:
     with closing(metadata.open_metadata(str(folder / "ledger"))) as store:
         request = BatchRequest("bench", "query", "sink", "run", number, "offsets")

@@ -13,24 +13,25 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from oncelog import folders, metadata
-from oncelog.batches.committables import Receipts, ReceiptsTarget, receipts_ledgers
+from oncelog import folders
+from oncelog.batches.committables import CommitterTarget, committable_ledgers
+from oncelog.batches.committer import Committable, Committer
 from oncelog.errors import CorruptDataError
 from oncelog.ports import ZnodeStore
+from oncelog.spark.kit.committer_sink import CommitterSink
 from oncelog.spark.kit.options import HistoryOptions
-from oncelog.spark.kit.sink import ForeachBatchSink
 
-LEDGERS = receipts_ledgers("/json_folders")
+LEDGERS = committable_ledgers("/json_folders")
 
 
-class JsonFolder:
+class JsonFolder(Committer[DataFrame]):
     """Visible files are in the folder; files of undecided batches are in ``_staging``, which Spark ignores."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._staging = folder / "_staging"
 
-    def write(self, job: DataFrame, attempt: str) -> Receipts:
+    def stage(self, job: DataFrame, attempt: str) -> Committable:
         staging = self._staging / attempt
         job.write.json(str(staging))
         for number, file in enumerate(sorted(staging.glob("part-*.json"))):
@@ -39,10 +40,10 @@ class JsonFolder:
             file.rename(staging / f"{attempt}-{number}.json")
         folders.sync(staging)
         files = sorted(staging.glob(f"{attempt}-*.json"))
-        return Receipts(tuple(file.name for file in files), sum(file.read_bytes().count(b"\n") for file in files))
+        return Committable(tuple(file.name for file in files), sum(file.read_bytes().count(b"\n") for file in files))
 
-    def show(self, names: Sequence[str]) -> None:
-        for name in names:
+    def commit(self, parts: Sequence[str]) -> None:
+        for name in parts:
             try:
                 (self._staging / name.rpartition("-")[0] / name).replace(self.folder / name)
             except FileNotFoundError:
@@ -54,16 +55,12 @@ class JsonFolder:
         shutil.rmtree(self._staging / attempt, ignore_errors=True)
 
 
-class JsonFolderSink(ForeachBatchSink[HistoryOptions, ReceiptsTarget[DataFrame]]):
+class JsonFolderSink(CommitterSink[HistoryOptions]):
     """Writes micro-batches as JSON files into a folder; its ledger is in the znode store `ledger`."""
 
     def __init__(self, folder: str, ledger: str, prefix: str | None = None) -> None:
-        super().__init__(HistoryOptions(transactional_id_prefix=prefix))
-        self._folder, self._ledger = folder, ledger
+        super().__init__(HistoryOptions(transactional_id_prefix=prefix, znodes=ledger))
+        self._folder = Path(folder)
 
-    def _columns(self, df: DataFrame) -> DataFrame:
-        return df
-
-    def _opened(self, known: ReceiptsTarget[DataFrame] | None, ledger: ZnodeStore | None) -> ReceiptsTarget[DataFrame]:
-        store = ledger or metadata.open_metadata(self._ledger)
-        return known or ReceiptsTarget(store, LEDGERS, JsonFolder(Path(self._folder)))
+    def new_target(self, store: ZnodeStore) -> CommitterTarget[DataFrame]:
+        return CommitterTarget(store, LEDGERS, lambda _: JsonFolder(self._folder))

@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from json_folder_target import LEDGERS, JsonFolder
-from oncelog.batches.committables import ReceiptsTarget
+from oncelog.batches.committables import CommitterTarget
 from oncelog.metadata import open_metadata
 from oncelog.testing.target_contract import TargetContract, TargetWorld
 
@@ -21,8 +21,8 @@ class JsonFolderWorld(TargetWorld):
         self.out = folder / "out"
         self.out.mkdir()
 
-    def target(self) -> ReceiptsTarget[DataFrame]:
-        return ReceiptsTarget(self.store, LEDGERS, JsonFolder(self.out))
+    def target(self) -> CommitterTarget[DataFrame]:
+        return CommitterTarget(self.store, LEDGERS, lambda _: JsonFolder(self.out))
 
     def job(self, values: Sequence[str]) -> DataFrame:
         spark = SparkSession.builder.getOrCreate()

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from oncelog.batches.committables import receipts_ledgers
+from oncelog.batches.committables import committable_ledgers
 
-FILES_LEDGERS = receipts_ledgers("/folders")
+FILES_LEDGERS = committable_ledgers("/folders")

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
-from oncelog.batches.committables import told
+from oncelog.batches.committer import parse_parts
 from oncelog.spark.kit import manifests
 from oncelog.spark.kit.spark_files import FoundFile
 from oncelog.znodes import fields
@@ -64,22 +64,22 @@ class Decided:
     batch_id: int
     sha256: str
 
-    def names(self) -> tuple[str, ...]:
-        """In the form that the ledger keeps as `Receipts`."""
+    def parts(self) -> tuple[str, ...]:
+        """As parts of a `Committable`."""
         return (json.dumps(asdict(self), ensure_ascii=False),)
 
 
-def of_names(decided: Sequence[str]) -> Decided:
-    """What `Decided.names` told the ledger.
+def of_parts(parts: Sequence[str]) -> Decided:
+    """The inverse of `Decided.parts`.
 
     Raises:
-        CorruptDataError: it did not.
+        CorruptDataError: the parts are malformed.
     """
-    return told(decided, _decided)
+    return parse_parts(parts, _decided)
 
 
-def _decided(names: Sequence[str]) -> Decided:
-    (only,) = names
+def _decided(parts: Sequence[str]) -> Decided:
+    (only,) = parts
     found = manifests.object_of(only, Decided.__slots__)
     texts = {name: fields.text(found[name]) for name in ("path", "attempt", "prefix", "sha256")}
     return Decided(batch_id=fields.signed(found["batch_id"]), **texts)

@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from oncelog.crash_points import CrashPoint
 from oncelog.testing.target_contract import BrokenJob, LedgerWorld
 from oncelog_files import options as sink_options
+from oncelog_files.batch_sink import FilesTarget
 from oncelog_files.crash_points import FilesCrashPoint
-from oncelog_files.target import FilesTarget
 from tests.support.spark.staging import left_staging
 
 BEFORE_THE_DECISION = (

@@ -14,15 +14,15 @@ from pyspark.sql import SparkSession
 import oncelog_files
 from folder_worlds import FilesWorld, visible
 from oncelog.batches import overview
+from oncelog.batches.committables import CommittableAttempt
 from oncelog.batches.steps import REMEMBERED_ROUNDS
 from oncelog.cli import main
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import UnknownPrefixError, UsageError
 from oncelog.spark import together
 from oncelog.spark.kit import staged_names
+from oncelog.spark.kit.committer_sink import Completion
 from oncelog.spark.kit.ledgers import close_ledgers
-from oncelog.spark.kit.receipts_sink import Completion
-from oncelog.spark.kit.staging import StagingAttempt
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, at, stop
 from oncelog_files.crash_points import FilesCrashPoint
 from tests.support.spark.staging import left_staging
@@ -31,7 +31,7 @@ from tests.support.spark.staging import left_staging
 @pytest.fixture
 def world(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[FilesWorld]:
     """Its drivers clean up nothing when they die."""
-    monkeypatch.setattr(StagingAttempt, "abort", lambda self: None)
+    monkeypatch.setattr(CommittableAttempt, "abort", lambda self: None)
     found = FilesWorld(tmp_path, spark)
     yield found
     found.close()

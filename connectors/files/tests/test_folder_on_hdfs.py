@@ -16,8 +16,8 @@ from oncelog.spark.kit.spark_files import SparkFiles
 from oncelog.spark.kit.staged_names import STAGING
 from oncelog.testing.target_contract import FIRST, SECOND, TargetContract, at
 from oncelog_files import options as sink_options
+from oncelog_files.batch_sink import FilesTarget
 from oncelog_files.crash_points import FilesCrashPoint
-from oncelog_files.target import FilesTarget
 from tests.support.servers.hdfs import HdfsServer, running_hdfs
 
 pytestmark = [pytest.mark.slow, pytest.mark.sampled("files")]

@@ -67,7 +67,7 @@ def test_the_ledger_of_a_folder_elsewhere_needs_a_place(path: str) -> None:
     sink = oncelog_files.sink(path=path)
 
     with pytest.raises(InvalidOptionError, match="name its place with znodes") as refused:
-        sink._open()
+        sink.open()
 
     assert refused.value.fields == {"missing": "znodes", "path": path}
 

@@ -15,6 +15,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from folder_worlds import BEFORE_THE_DECISION, BEHIND_THE_DECISION, FilesWorld, is_visible
+from oncelog.batches.attempt import Batch
+from oncelog.batches.committables import CommittableAttempt
+from oncelog.batches.rules import BatchRequest
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import (
     CorruptDataError,
@@ -23,13 +26,11 @@ from oncelog.errors import (
     RunSupersededError,
 )
 from oncelog.spark.kit import staged_names
-from oncelog.spark.kit.staging import StagingAttempt
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, at, stop
 from oncelog_files import manifests
 from oncelog_files.crash_points import FilesCrashPoint
 from oncelog_files.errors import FolderChangedError
 from oncelog_files.ledgers import FILES_LEDGERS
-from oncelog_files.place import FolderPlace
 
 pytestmark = pytest.mark.sampled("files")
 
@@ -45,7 +46,7 @@ def world(tmp_path: Path, spark: SparkSession) -> Iterator[FilesWorld]:
 def _stands_still(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Drivers that stop clean up nothing."""
     with monkeypatch.context() as patched:
-        patched.setattr(StagingAttempt, "abort", lambda self: None)
+        patched.setattr(CommittableAttempt, "abort", lambda self: None)
         yield
 
 
@@ -116,11 +117,12 @@ def test_drivers_may_move_the_files_of_a_batch_at_the_same_moment(world: FilesWo
             world.run_job(0, rows)
         (record,) = FILES_LEDGERS.read_rounds(world.store, world.prefix).values()
 
-        def show(_: int, rows: DataFrame = rows, names: Sequence[str] = record.names) -> None:
-            FolderPlace(world.target().options, world.prefix, 0, rows).show(names)
+        def commit(_: int, rows: DataFrame = rows, parts: Sequence[str] = record.names) -> None:
+            request = BatchRequest(world.prefix, "query", "sink", "run-2", 0, "")
+            world.target().open_committer(Batch(request, rows)).commit(parts)
 
         with ThreadPoolExecutor(4) as drivers:
-            list(drivers.map(show, range(4)))
+            list(drivers.map(commit, range(4)))
 
     assert world.holds(*values)
     assert (world.left(), len(manifest_files(world))) == ([], len(values))
@@ -271,7 +273,7 @@ def test_a_batch_goes_where_its_decision_says_whatever_the_options_say_later(wor
 def test_a_decision_that_says_nothing_is_told(world: FilesWorld) -> None:
     for names in (["{}"], ["[]"], ["nonsense"], ["{}", "{}"], ['{"path":"p","attempt":1}']):
         with pytest.raises(CorruptDataError, match="the ledger does not say of a decided batch"):
-            manifests.of_names(names)
+            manifests.of_parts(names)
 
 
 @pytest.mark.sampled("files")

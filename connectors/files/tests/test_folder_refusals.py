@@ -107,8 +107,8 @@ def test_a_path_without_a_file_system_of_its_own_needs_znodes_where_sparks_is_no
     session.conf.set("fs.defaultFS", "hdfs://127.0.0.1:1")
 
     with pytest.raises(InvalidOptionError, match="not on a local disk, so the ledger cannot be in it"):
-        sink._columns(session.range(1))
-        sink._open()
+        sink.columns(session.range(1))
+        sink.open()
 
 
 def test_files_that_only_executors_see_are_told(world: FilesWorld) -> None:

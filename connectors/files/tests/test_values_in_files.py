@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from folder_worlds import FilesWorld, is_visible
 from oncelog.testing.extreme_values import UNSPEAKABLE, ExtremeValue
 from oncelog.testing.value_contract import ValueContract, ValueWorld
-from oncelog_files.target import FilesTarget
+from oncelog_files.batch_sink import FilesTarget
 
 pytestmark = pytest.mark.sampled("files")
 

@@ -1,7 +1,7 @@
 """What the decision of a batch says: from which staging table which rows go into which columns of which table.
 
-It is kept in the ledger as the names of `Receipts`, so that whoever comes later can carry it out, whatever its own
-options are: the first name is a JSON object with the fields below, each other one is a task's token and number of rows.
+The ledger keeps it as the parts of a `Committable`, so that any later driver can commit the batch, whatever its own
+options are: the first part is a JSON object with the fields below, each other one is a task's token and number of rows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from oncelog.batches.committables import told
+from oncelog.batches.committer import parse_parts
 from oncelog.strict_json import without_duplicates
 from oncelog.znodes import fields
 from oncelog_postgres.options import TableName
@@ -59,8 +59,8 @@ class Insertion:
     def rows(self) -> int:
         return sum(piece.rows for piece in self.pieces)
 
-    def names(self) -> tuple[str, ...]:
-        """In the form that the ledger keeps."""
+    def parts(self) -> tuple[str, ...]:
+        """As parts of a `Committable`."""
         head = {
             "attempt": self.attempt,
             "prefix": self.prefix,
@@ -78,19 +78,19 @@ def staging_table(attempt: str) -> str:
     return f"{STAGING}{attempt}"
 
 
-def of_names(names: Sequence[str]) -> Insertion:
-    """What `Insertion.names` told the ledger.
+def of_parts(parts: Sequence[str]) -> Insertion:
+    """The inverse of `Insertion.parts`.
 
     Raises:
-        CorruptDataError: it did not.
+        CorruptDataError: the parts are malformed.
     """
-    return told(names, _parsed)
+    return parse_parts(parts, _parsed)
 
 
-def _parsed(names: Sequence[str]) -> Insertion:
-    head: dict[str, Any] = json.loads(names[0], object_pairs_hook=without_duplicates)
+def _parsed(parts: Sequence[str]) -> Insertion:
+    head: dict[str, Any] = json.loads(parts[0], object_pairs_hook=without_duplicates)
     schema, table = head["table"]
-    pieces = (piece.split(":") for piece in names[1:])
+    pieces = (piece.split(":") for piece in parts[1:])
     return Insertion(
         attempt=fields.text(head["attempt"]),
         prefix=fields.text(head["prefix"]),

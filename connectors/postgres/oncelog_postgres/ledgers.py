@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from oncelog.batches.committables import receipts_ledgers
+from oncelog.batches.committables import committable_ledgers
 
-POSTGRES_LEDGERS = receipts_ledgers("/postgres")
+POSTGRES_LEDGERS = committable_ledgers("/postgres")

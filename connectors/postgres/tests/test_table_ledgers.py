@@ -16,7 +16,7 @@ from oncelog.crash_points import CrashPoint
 from oncelog.errors import CorruptDataError
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, at, stop
 from oncelog_postgres.crash_points import PostgresCrashPoint
-from oncelog_postgres.insertion import Insertion, of_names
+from oncelog_postgres.insertion import Insertion, of_parts
 from oncelog_postgres.options import TableName
 from oncelog_postgres.staging import Copied
 from tests.support.servers.postgres import PostgresServer
@@ -120,7 +120,7 @@ def test_a_staging_table_that_the_ledger_has_forgotten_is_dropped(world: Postgre
 
 @pytest.mark.parametrize("kind", ["uuid", '"bit"', 'public."It""s a type"[]', "time with time zone", "bit varying[]"])
 def test_a_decision_keeps_names_of_types(kind: str) -> None:
-    assert of_names(decided(kind).names()) == decided(kind)
+    assert of_parts(decided(kind).parts()) == decided(kind)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_decision_keeps_names_of_types(kind: str) -> None:
 def test_a_decision_that_names_no_type_is_corrupt_and_nothing_of_it_runs(kind: str) -> None:
     """A ledger may be in another place than the table, and others may write to it."""
     with pytest.raises(CorruptDataError):
-        of_names(decided(kind).names())
+        of_parts(decided(kind).parts())
 
 
 def decided(kind: str) -> Insertion:

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelog.batches.attempt import Batch
+from oncelog.batches.committables import CommittableAttempt
 from oncelog.batches.rules import BatchRequest
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import CorruptDataError, InvalidRecordError, NotPreparedError, RunSupersededError, UsageError
@@ -20,7 +21,6 @@ from oncelog_postgres.crash_points import PostgresCrashPoint
 from oncelog_postgres.errors import DatabaseUnavailableError, TableChangedError
 from oncelog_postgres.failures import OvertakenError
 from oncelog_postgres.jobs import SparkJob
-from oncelog_postgres.target import PostgresAttempt
 from tests.support.servers.postgres import PostgresServer, running_server
 from worlds import ArrowJob, PostgresWorld, left_staging
 
@@ -70,7 +70,7 @@ def test_a_driver_that_dies_between_two_tasks_transactions_has_its_successor_com
 def test_of_a_query_that_does_not_come_back_nothing_stays_prepared(world: PostgresWorld, point: str) -> None:
     """By what `oncelog batch abort` and `oncelog batch complete` do."""
     with pytest.MonkeyPatch.context() as patched, at(point, stop), pytest.raises(StoppedOnPurposeError):
-        patched.setattr(PostgresAttempt, "abort", lambda attempt: attempt._rows.close())  # as one that is killed
+        patched.setattr(CommittableAttempt, "abort", lambda attempt: attempt.committer.close())  # as one that is killed
         world.run(0, FIRST)
     target, is_decided = world.target(), point == PostgresCrashPoint.PIECE
     if not is_decided:

@@ -6,13 +6,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import adbc_driver_postgresql
 import pyarrow as pa
 import pytest
 
 from oncelog.batches.attempt import Batch
+from oncelog.batches.committables import CommittableAttempt
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import (
     BatchRefusedError,
@@ -26,6 +27,7 @@ from oncelog.errors import (
 from oncelog.spark import task_errors
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, at, stop
 from oncelog_postgres import staging
+from oncelog_postgres.committer import PostgresCommitter
 from oncelog_postgres.crash_points import PostgresCrashPoint
 from oncelog_postgres.database import conninfo, text
 from oncelog_postgres.errors import DatabaseAccessError, DatabaseUnavailableError, TableChangedError
@@ -34,7 +36,6 @@ from oncelog_postgres.insertion import STAGING
 from oncelog_postgres.jobs import Job
 from oncelog_postgres.options import parse
 from oncelog_postgres.staging import CopyTask, copy
-from oncelog_postgres.target import PostgresAttempt
 from tests.support.servers.postgres import PostgresServer, pooler, running_server
 from worlds import BEFORE_THE_DECISION, BEHIND_THE_DECISION, PostgresWorld, schema_of
 
@@ -62,16 +63,14 @@ by_both = pytest.mark.parametrize("options", [{}, {"transaction": "task"}], ids=
 def stands_still(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Drivers that stop clean up nothing: their connections, and what these hold, stay as they are."""
     monkeypatch.setenv("PGOPTIONS", "-c lock_timeout=5s")  # an error for whoever would wait for them
-    still: list[PostgresAttempt] = []
-
-    def abort(attempt: PostgresAttempt) -> None:
-        still.append(attempt)
+    still: list[CommittableAttempt[Any]] = []
 
     with monkeypatch.context() as patched:
-        patched.setattr(PostgresAttempt, "abort", abort)
+        patched.setattr(CommittableAttempt, "abort", lambda _: None)
+        patched.setattr(CommittableAttempt, "close", still.append)
         yield
     for attempt in still:
-        attempt._rows.close()
+        attempt.committer.close()
 
 
 def die(world: PostgresWorld, point: str, batch_id: int = 0) -> None:
@@ -266,18 +265,19 @@ def test_the_database_remembers_few_batches_of_each_prefix(world: PostgresWorld)
 def test_a_transaction_that_was_undone_is_never_taken_for_committed(world: PostgresWorld) -> None:
     """To SQL, the COMMIT of a transaction in which a statement failed is no error."""
     target = world.target()
-    attempts: list[PostgresAttempt] = []
+    committers: list[PostgresCommitter] = []
+    open_committer = target.open_committer
 
-    def attempt(batch: Batch[Job]) -> PostgresAttempt:
-        attempts.append(PostgresAttempt(target, batch))
-        return attempts[-1]
+    def opened(batch: Batch[Job]) -> PostgresCommitter:
+        committers.append(cast("PostgresCommitter", open_committer(batch)))
+        return committers[-1]
 
     def fail() -> None:
         with pytest.raises(InvalidRecordError, match="division by zero"):
-            attempts[-1]._rows.database.run(text("SELECT 1 / 0"))
+            committers[-1].database.run(text("SELECT 1 / 0"))
 
     with pytest.MonkeyPatch.context() as patched, at(CrashPoint.ROUND_DECIDED, fail):
-        patched.setattr(target, "attempt", attempt)
+        patched.setattr(target, "open_committer", opened)
         world.run(0, FIRST, target=target)
 
     assert world.holds(FIRST)

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from oncelog import metadata
+from oncelog.batches.committables import CommittableAttempt
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import InvalidRecordError
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, at, stop
-from oncelog_postgres.target import PostgresAttempt
 from tests.support.servers.postgres import PostgresServer, Where, unusual_server
 from worlds import ArrowJob, PostgresWorld, keyed
 
@@ -80,14 +80,14 @@ def test_a_role_that_acts_as_another_one_ends_the_sessions_of_its_predecessor(
     world = PostgresWorld(tmp_path, postgres, "value text PRIMARY KEY")
     postgres.ask(f"GRANT INSERT ON {world.table} TO owners")
     world.url = world.url.replace("oncelog@", "acting@")
-    left: list[PostgresAttempt] = []
+    left: list[CommittableAttempt[Any]] = []
 
-    def abort(attempt: PostgresAttempt) -> None:
+    def abort(attempt: CommittableAttempt[Any]) -> None:
         """Its transaction stays open."""
         left.append(attempt)
 
     with pytest.MonkeyPatch.context() as patched, at(CrashPoint.ROUND_DECIDED, stop):
-        patched.setattr(PostgresAttempt, "abort", abort)
+        patched.setattr(CommittableAttempt, "abort", abort)
         with pytest.raises(StoppedOnPurposeError):
             world.run(0, FIRST)
 
@@ -95,7 +95,7 @@ def test_a_role_that_acts_as_another_one_ends_the_sessions_of_its_predecessor(
     world.run(1, SECOND, "run-2")
 
     assert world.holds(FIRST, SECOND)
-    left[0]._rows.close()
+    left[0].committer.close()
     world.close()
 
 

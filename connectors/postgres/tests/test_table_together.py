@@ -16,8 +16,8 @@ from oncelog.errors import InvalidRecordError, NotPreparedError
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog_postgres import options as sink_options
 from oncelog_postgres import sessions
+from oncelog_postgres.batch_sink import PostgresTarget
 from oncelog_postgres.crash_points import PostgresCrashPoint
-from oncelog_postgres.target import PostgresTarget
 from tests.support.servers.postgres import PostgresServer
 from worlds import ArrowJob, PostgresWorld, keyed, left_staging, new_table
 

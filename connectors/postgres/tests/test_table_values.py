@@ -14,8 +14,8 @@ from oncelog import metadata
 from oncelog.testing.extreme_values import ExtremeValue
 from oncelog.testing.value_contract import ValueContract, ValueWorld
 from oncelog_postgres import options as sink_options
+from oncelog_postgres.batch_sink import PostgresTarget
 from oncelog_postgres.jobs import SparkJob
-from oncelog_postgres.target import PostgresTarget
 from tests.support.servers.postgres import PostgresServer
 from worlds import left_staging, new_table
 

@@ -14,10 +14,10 @@ from pyspark.sql.types import StructType
 from oncelog.crash_points import CrashPoint
 from oncelog.testing.target_contract import LedgerWorld
 from oncelog_postgres import options as sink_options
+from oncelog_postgres.batch_sink import PostgresTarget
 from oncelog_postgres.columns import StagedColumn
 from oncelog_postgres.crash_points import PostgresCrashPoint
 from oncelog_postgres.staging import Copied, CopyTask, copy
-from oncelog_postgres.target import PostgresTarget
 from tests.support.servers.postgres import PostgresServer
 
 BEFORE_THE_DECISION = (

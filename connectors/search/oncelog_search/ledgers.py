@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from oncelog.batches.committables import receipts_ledgers
+from oncelog.batches.committables import committable_ledgers
 
-SEARCH_LEDGERS = receipts_ledgers("/indices")
+SEARCH_LEDGERS = committable_ledgers("/indices")

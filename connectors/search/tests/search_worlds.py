@@ -15,11 +15,11 @@ from pyspark.sql.types import StructType
 from oncelog.crash_points import CrashPoint
 from oncelog.testing.target_contract import LedgerWorld, StoppedOnPurposeError
 from oncelog_search import options as sink_options
+from oncelog_search.batch_sink import SearchTarget
 from oncelog_search.crash_points import SearchCrashPoint
 from oncelog_search.documents import BETWEEN_RECORDS, Documents
 from oncelog_search.jobs import Staged, Written
 from oncelog_search.sending import SendTask, Sent, send
-from oncelog_search.target import SearchTarget
 from tests.support.servers.opensearch import OpenSearch
 from tests.support.spark.staging import left_staging
 

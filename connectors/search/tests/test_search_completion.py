@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 import oncelog_search
 from oncelog.batches import overview
 from oncelog.crash_points import CrashPoint
-from oncelog.spark.kit.receipts_sink import Completion
+from oncelog.spark.kit.committer_sink import Completion
 from oncelog.testing.target_contract import FIRST, StoppedOnPurposeError, at, stop
 from search_worlds import SearchWorld
 from tests.support.servers.opensearch import OpenSearch

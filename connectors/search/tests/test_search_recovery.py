@@ -12,19 +12,19 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelog.batches.attempt import Batch
+from oncelog.batches.committables import CommittableAttempt
 from oncelog.batches.rules import BatchRequest
 from oncelog.batches.run import BatchDriver
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import CorruptDataError, FileWriteError, RoundAbortedError, RunSupersededError
 from oncelog.metadata import open_metadata
 from oncelog.spark.kit import staged_names
-from oncelog.spark.kit.staging import StagingAttempt
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, at, stop
 from oncelog_search import manifests
+from oncelog_search.committer import KEPT
 from oncelog_search.crash_points import SearchCrashPoint
 from oncelog_search.errors import IndexChangedError, SearchUnavailableError, StagingChangedError
 from oncelog_search.ledgers import SEARCH_LEDGERS
-from oncelog_search.place import KEPT
 from oncelog_search.sending import SendTask, Sent
 from search_worlds import BEFORE_THE_DECISION, BEHIND_THE_DECISION, SearchWorld
 from tests.support.servers.opensearch import OpenSearch, running_server
@@ -51,7 +51,7 @@ def keyed(tmp_path: Path, spark: SparkSession, opensearch: OpenSearch) -> Iterat
 def _stands_still(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Drivers that stop clean up nothing."""
     with monkeypatch.context() as patched:
-        patched.setattr(StagingAttempt, "abort", lambda self: None)
+        patched.setattr(CommittableAttempt, "abort", lambda self: None)
         yield
 
 
@@ -155,7 +155,7 @@ def resend(world: SearchWorld, folder: Path) -> None:
 
 def clock(monkeypatch: pytest.MonkeyPatch, now_ms: int) -> None:
     """Have the drivers' host believe that it is this time."""
-    monkeypatch.setattr("oncelog_search.place.wall_ms", lambda: now_ms)
+    monkeypatch.setattr("oncelog_search.committer.wall_ms", lambda: now_ms)
 
 
 def test_the_versions_of_a_ledger_grow_though_its_clock_goes_back_and_a_batch_is_empty(
@@ -433,7 +433,7 @@ def test_a_batch_goes_where_its_decision_says_whatever_the_options_say_later(wor
 def test_a_decision_that_says_nothing_is_told() -> None:
     for names in (["{}"], ["[]"], ["nonsense"], ["{}", "{}"], ['{"path":"p","attempt":1}'], []):
         with pytest.raises(CorruptDataError, match="the ledger does not say of a decided batch"):
-            manifests.of_names(names)
+            manifests.of_parts(names)
 
 
 def test_manifests_of_a_query_that_took_over_are_kept_though_its_batches_have_small_numbers(

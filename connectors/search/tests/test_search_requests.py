@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.spark.kit.spark_files import FoundFile
+from oncelog_search.committer import MOST_BYTES, MOST_RECORDS, _at_a_time
 from oncelog_search.manifests import Manifest
-from oncelog_search.place import MOST_BYTES, MOST_RECORDS, _at_a_time
 from oncelog_search.sending import requests
 from tests.support import strategies
 

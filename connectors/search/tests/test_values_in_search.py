@@ -17,8 +17,8 @@ from pyspark.sql import types as T  # noqa: N812
 
 from oncelog.testing.extreme_values import UNSPEAKABLE, ExtremeValue
 from oncelog.testing.value_contract import ValueContract, ValueWorld
+from oncelog_search.batch_sink import SearchTarget
 from oncelog_search.jobs import SparkJob
-from oncelog_search.target import SearchTarget
 from search_worlds import SearchWorld
 from tests.support.servers.opensearch import OpenSearch
 

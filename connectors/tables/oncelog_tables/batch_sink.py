@@ -2,39 +2,45 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from pyspark.sql import DataFrame
 
+from oncelog.batches.committables import CommittableRound, CommitterTarget
+from oncelog.batches.ledger import LedgerKind
 from oncelog.ports import ZnodeStore
 from oncelog.signatures import checked
-from oncelog.spark.kit.ledgers import open_ledger
-from oncelog.spark.kit.receipts_sink import ReceiptsSink
+from oncelog.spark.kit.committer_sink import CommitterSink
 from oncelog_tables import options as sink_options
+from oncelog_tables.committer import TableCommitter
 from oncelog_tables.jobs import SparkJob
 from oncelog_tables.ledgers import DELTA_LEDGERS, ICEBERG_LEDGERS
 from oncelog_tables.options import DeltaOptions, IcebergOptions
-from oncelog_tables.target import TableTarget
+from oncelog_tables.ports import Job, Tables
 
 O = TypeVar("O", DeltaOptions, IcebergOptions)  # noqa: E741 - options
 
 
-class TableSink(ReceiptsSink[O, TableTarget]):
+class TableTarget(CommitterTarget[Job]):
+    """A table that batches are written to; see `Target` and `TableCommitter`."""
+
+    def __init__(
+        self,
+        store: ZnodeStore,
+        ledgers: LedgerKind[CommittableRound],
+        tables: Tables,
+        name: str,
+        key_columns: Sequence[str] = (),
+    ) -> None:
+        super().__init__(store, ledgers, lambda batch: TableCommitter(tables, name, key_columns, batch))
+        self.tables = tables
+
+
+class TableSink(CommitterSink[O]):
     """Writes each micro-batch exactly once; it can be pickled."""
 
-    def _columns(self, df: DataFrame) -> DataFrame:
-        return df  # the target compares them with the table's, before the job
-
-    def _opened(self, known: TableTarget | None, ledger: ZnodeStore | None) -> TableTarget:
-        return known or self._new_target(ledger or open_ledger(self.options.znodes))
-
-    @abstractmethod
-    def _new_target(self, store: ZnodeStore) -> TableTarget:
-        """The target that the options name, with its ledger in a store."""
-
-    def _job(self, rows: DataFrame) -> SparkJob:
+    def job(self, rows: DataFrame) -> SparkJob:
         return SparkJob(rows)
 
 
@@ -45,7 +51,7 @@ class DeltaSink(TableSink[DeltaOptions]):
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(sink_options.parse_delta(options))
 
-    def _new_target(self, store: ZnodeStore) -> TableTarget:
+    def new_target(self, store: ZnodeStore) -> TableTarget:
         from oncelog_tables.delta_tables import DeltaTables
 
         tables = DeltaTables(self.options.storage)
@@ -59,7 +65,7 @@ class IcebergSink(TableSink[IcebergOptions]):
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(sink_options.parse_iceberg(options))
 
-    def _new_target(self, store: ZnodeStore) -> TableTarget:
+    def new_target(self, store: ZnodeStore) -> TableTarget:
         from oncelog_tables.iceberg_tables import IcebergTables
 
         tables = IcebergTables(self.options.catalog, self.options.properties)

@@ -1,7 +1,7 @@
 """What the decision of a batch says: which files go into which table, and whether their rows replace others.
 
-It is kept in the ledger as the one name of `Receipts`, a JSON object with the fields below, so that whoever comes later
-can carry it out, whatever its own options are. The files are those in the attempt's folder: nothing writes there once
+The ledger keeps it as the one part of a `Committable`, a JSON object with the fields below, so that any later driver
+can commit the batch, whatever its options are. The files are those in the attempt's folder: nothing writes there once
 the job is done, so their number, and a hash of their names and sizes, say whether all of them are still there.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from oncelog.batches.committables import told
+from oncelog.batches.committer import parse_parts
 from oncelog.errors import CorruptDataError
 from oncelog.spark.kit.spark_files import FoundFile
 from oncelog.strict_json import without_duplicates
@@ -57,8 +57,8 @@ class Decided:
         """The written columns."""
         return StructType.fromJson(json.loads(self.schema))
 
-    def names(self) -> tuple[str, ...]:
-        """In the form that the ledger keeps."""
+    def parts(self) -> tuple[str, ...]:
+        """As parts of a `Committable`."""
         return (json.dumps(asdict(self), ensure_ascii=False),)
 
     def check(self, found: Sequence[FoundFile]) -> None:
@@ -85,18 +85,18 @@ def digest_of(files: Iterable[FoundFile]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def of_names(names: Sequence[str]) -> Decided:
-    """What `Decided.names` told the ledger.
+def of_parts(parts: Sequence[str]) -> Decided:
+    """The inverse of `Decided.parts`.
 
     Raises:
-        CorruptDataError: it did not.
+        CorruptDataError: the parts are malformed.
     """
-    return told(names, _parsed)
+    return parse_parts(parts, _parsed)
 
 
-def _parsed(names: Sequence[str]) -> Decided:
-    (name,) = names
-    found: dict[str, Any] = json.loads(name, object_pairs_hook=without_duplicates)
+def _parsed(parts: Sequence[str]) -> Decided:
+    (part,) = parts
+    found: dict[str, Any] = json.loads(part, object_pairs_hook=without_duplicates)
     if set(found) != set(Decided.__slots__):
         raise ValueError("a decided batch has other fields")
     return Decided(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog.batches.committables import receipts_ledgers
+from oncelog.batches.committables import committable_ledgers
 
-DELTA_LEDGERS = receipts_ledgers("/delta")
-ICEBERG_LEDGERS = receipts_ledgers("/iceberg")
+DELTA_LEDGERS = committable_ledgers("/delta")
+ICEBERG_LEDGERS = committable_ledgers("/iceberg")

@@ -23,14 +23,13 @@ from pyspark.sql.types import StructType
 from oncelog.crash_points import CrashPoint
 from oncelog.testing.target_contract import LedgerWorld, StoppedOnPurposeError
 from oncelog.testing.value_contract import ValueWorld
-from oncelog_tables.batch_sink import IcebergSink
+from oncelog_tables.batch_sink import IcebergSink, TableTarget
 from oncelog_tables.columns import WrittenColumn
 from oncelog_tables.crash_points import TablesCrashPoint
 from oncelog_tables.delta_tables import DeltaTables
 from oncelog_tables.iceberg_tables import IcebergTables
 from oncelog_tables.jobs import SparkJob
 from oncelog_tables.ledgers import DELTA_LEDGERS, ICEBERG_LEDGERS
-from oncelog_tables.target import TableTarget
 
 BEFORE_THE_DECISION = (
     CrashPoint.SINK_PLANNED,
@@ -226,7 +225,7 @@ def catalog_in(folder: Path) -> dict[str, str]:
 
 def close_sinks(sinks: Iterable[IcebergSink]) -> None:
     """The same for what sinks have opened."""
-    tables = [sink._target.tables for sink in sinks if sink._target is not None]
+    tables = [getattr(sink._target, "tables", None) for sink in sinks]
     close_iceberg(*(found for found in tables if isinstance(found, IcebergTables)))
 
 

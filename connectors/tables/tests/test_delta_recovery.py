@@ -18,7 +18,7 @@ from lakes import BEFORE_THE_DECISION, BEHIND_THE_DECISION, DeltaWorld, create_d
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import CorruptDataError, NotPreparedError, RunSupersededError
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, always_at, at, stop
-from oncelog_tables import place
+from oncelog_tables import committer
 from oncelog_tables.crash_points import TablesCrashPoint
 from oncelog_tables.delta_tables import OpenDeltaTable
 from oncelog_tables.errors import TableChangedError, TableUnavailableError
@@ -87,7 +87,7 @@ def test_a_log_that_refuses_every_commit_is_told_with_its_reason(
         raise CommitFailedError("for no reason")
 
     with monkeypatch.context() as patched:
-        patched.setattr(place, "TRIES", 3)
+        patched.setattr(committer, "TRIES", 3)
         patched.setattr(DeltaTable, "create_write_transaction", refuse)
         with pytest.raises(TableUnavailableError, match=r"refuses the commit .*the batch is decided.*for no reason"):
             world.run(0, FIRST)

@@ -21,10 +21,10 @@ from oncelog import metadata
 from oncelog.errors import InvalidRecordError, UsageError
 from oncelog.testing.extreme_values import ExtremeValue
 from oncelog.testing.value_contract import ValueContract, ValueWorld
+from oncelog_tables.batch_sink import TableTarget
 from oncelog_tables.delta_tables import DeltaTables
 from oncelog_tables.jobs import SparkJob
 from oncelog_tables.ledgers import DELTA_LEDGERS
-from oncelog_tables.target import TableTarget
 
 
 class DeltaValues(ValueWorld):

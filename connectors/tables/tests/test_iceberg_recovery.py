@@ -23,7 +23,7 @@ from lakes import BEFORE_THE_DECISION, BEHIND_THE_DECISION, ArrowJob, IcebergWor
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import CorruptDataError, InvalidRecordError, NotPreparedError, RunSupersededError
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, always_at, at, stop
-from oncelog_tables import iceberg_metrics, place
+from oncelog_tables import committer, iceberg_metrics
 from oncelog_tables.columns import WrittenColumn
 from oncelog_tables.crash_points import TablesCrashPoint
 from oncelog_tables.errors import TableChangedError, TableUnavailableError
@@ -126,7 +126,7 @@ def test_a_catalog_that_refuses_every_commit_is_told_and_the_restart_completes_t
         pytest.MonkeyPatch.context() as patched,
         pytest.raises(TableUnavailableError, match=r"refuses the commit .*the batch is decided.*tries=3"),
     ):
-        patched.setattr(place, "TRIES", 3)
+        patched.setattr(committer, "TRIES", 3)
         world.run(0, FIRST)
 
     assert world.run(0, FIRST, "run-2").is_replay

@@ -1,27 +1,23 @@
-"""A simple kind of target: tasks write invisible pieces, the decision names them, and then they are made visible.
-
-For storage that can do this, implement a `Place`; this module handles the rounds, their recovery and the clean-up.
-Assumption: a piece that `write` returned stays until it is shown or discarded. Hence this driver or the next one can
-always complete a decided batch.
-"""
+"""The attempts of targets whose rows a `Committer` writes: their rounds, recovery and clean-up."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic
 
 from oncelog.batches.after_decision import after_decision
 from oncelog.batches.attempt import Batch, BatchReport
+from oncelog.batches.committer import Committable, Committer, J
 from oncelog.batches.giving_up import note_shown
 from oncelog.batches.ledger import LedgerKind
 from oncelog.batches.rules import QueryLedger
 from oncelog.batches.steps import BatchSteps, OpenRound
 from oncelog.batches.transaction import Step
-from oncelog.errors import BatchRefusedError, CorruptDataError, OncelogError, ensure
-from oncelog.ports import ZnodeStore, ZnodeView
+from oncelog.errors import BatchRefusedError, OncelogError, ensure
+from oncelog.ports import Clock, ZnodeStore, ZnodeView
 from oncelog.types import Outcome
 from oncelog.znodes import fields, paths
 from oncelog.znodes.clock import SYSTEM_CLOCK
@@ -29,58 +25,14 @@ from oncelog.znodes.clock import SYSTEM_CLOCK
 _SHORT: Final = 120
 """Characters of a field that people are shown."""
 
-J = TypeVar("J")
-T = TypeVar("T")
-J_contra = TypeVar("J_contra", contravariant=True)
-
 
 @dataclass(frozen=True, slots=True)
-class Receipts:
-    """What a job wrote.
-
-    Attributes:
-        names: of the pieces; they are passed to `Place.show`. All names of a batch must fit into one znode.
-        rows: number of rows in the pieces.
-    """
-
-    names: tuple[str, ...]
-    rows: int
-
-
-def told(names: Sequence[str], parse: Callable[[Sequence[str]], T]) -> T:
-    """What a place says by its names of a decided batch.
-
-    Raises:
-        CorruptDataError: they do not say it.
-    """
-    try:
-        return parse(names)
-    except (ValueError, TypeError, KeyError, AttributeError) as problem:
-        raise CorruptDataError(
-            "the ledger does not say of a decided batch what it consists of", names=list(names[:1])
-        ) from problem
-
-
-class Place(Protocol[J_contra]):
-    """Where a batch's rows go. Two drivers may call it at the same time; the ledger accepts only one of them."""
-
-    def write(self, job: J_contra, attempt: str) -> Receipts:
-        """Run the job. Its pieces are durable when this returns, but not visible. `attempt` is unique."""
-
-    def show(self, names: Sequence[str]) -> None:
-        """Make pieces visible; those that are visible already are left alone."""
-
-    def discard(self, attempt: str) -> None:
-        """Remove what an attempt wrote and nobody can see; do nothing if nothing is left."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReceiptsRound:
+class CommittableRound:
     """A round's record: see `RoundRecord`.
 
     Attributes:
-        names: of the pieces, once the round is committed.
-        is_over: a committed round's pieces are visible, or an aborted round's pieces were discarded.
+        names: the parts of the committable, once the round is committed.
+        is_over: a committed round is visible, or what an aborted round staged was discarded.
     """
 
     outcome: Outcome
@@ -92,17 +44,17 @@ class ReceiptsRound:
     is_over: bool = False
 
 
-def receipts_ledgers(root: str) -> LedgerKind[ReceiptsRound]:
-    """The ledgers of one kind of place, under its own root, such as ``/folders``."""
+def committable_ledgers(root: str) -> LedgerKind[CommittableRound]:
+    """The ledgers of one kind of store, under a root of their own, such as ``/folders``."""
     return LedgerKind(root, _encode, _decode, is_over=lambda record: record.is_over, parts=_parts, completed=_completed)
 
 
-def _completed(record: ReceiptsRound) -> ReceiptsRound:
+def _completed(record: CommittableRound) -> CommittableRound:
     return replace(record, is_over=True)
 
 
-def _parts(record: ReceiptsRound) -> list[str]:
-    """What the names say, for people. Many are JSON; their short fields tell enough."""
+def _parts(record: CommittableRound) -> list[str]:
+    """The parts, for people. Many are JSON, of which the short fields are enough."""
     return [_in_words(name) for name in record.names]
 
 
@@ -117,18 +69,18 @@ def _in_words(name: str) -> str:
     return ", ".join(f"{key}={value}" for key, value in short)
 
 
-def _encode(record: ReceiptsRound) -> bytes:
+def _encode(record: CommittableRound) -> bytes:
     return paths.encode({**asdict(record), "outcome": record.outcome.value})
 
 
-def _decode(path: str, data: bytes) -> ReceiptsRound:
+def _decode(path: str, data: bytes) -> CommittableRound:
     return paths.decode(path, data, _from_json)
 
 
-def _from_json(payload: dict[str, Any]) -> ReceiptsRound:
-    if set(payload) != {"version", *ReceiptsRound.__slots__}:
+def _from_json(payload: dict[str, Any]) -> CommittableRound:
+    if set(payload) != {"version", *CommittableRound.__slots__}:
         raise ValueError("a round has other fields")
-    return ReceiptsRound(
+    return CommittableRound(
         outcome=Outcome(fields.text(payload["outcome"])),
         batch_id=fields.signed(payload["batch_id"]),
         fingerprint=fields.text(payload["fingerprint"]),
@@ -139,58 +91,52 @@ def _from_json(payload: dict[str, Any]) -> ReceiptsRound:
     )
 
 
-class ReceiptsTarget(Generic[J]):
-    """Makes a `Place` the `Target` of a sink.
+class CommitterTarget(Generic[J]):
+    """A target whose rows a `Committer` writes; see `Target`.
 
     Args:
-        store: where the ledgers are kept.
-        ledgers: from `receipts_ledgers`.
-        place: where rows go.
+        store: where the ledgers are.
+        ledgers: from `committable_ledgers`.
+        open_committer: makes the committer of an attempt at a batch.
     """
 
-    clock = SYSTEM_CLOCK
+    clock: Clock = SYSTEM_CLOCK
 
-    def __init__(self, store: ZnodeStore, ledgers: LedgerKind[ReceiptsRound], place: Place[J]) -> None:
+    def __init__(
+        self,
+        store: ZnodeStore,
+        ledgers: LedgerKind[CommittableRound],
+        open_committer: Callable[[Batch[J]], Committer[J]],
+    ) -> None:
         self.store = store
         self.ledgers = ledgers
-        self.place = place
+        self.open_committer = open_committer
 
-    def attempt(self, batch: Batch[J]) -> ReceiptsAttempt[J]:
-        """See `Target`."""
-        return ReceiptsAttempt(self.store, self.ledgers, self.place, batch)
+    def attempt(self, batch: Batch[J]) -> CommittableAttempt[J]:
+        return CommittableAttempt(self.store, self.ledgers, self.open_committer(batch), batch)
 
 
-class ReceiptsAttempt(Generic[J]):
-    """One round on its way to a place; see `Attempt`. A target that needs more in some phase derives its own."""
+class CommittableAttempt(Generic[J]):
+    """One round that a committer writes; see `Attempt`."""
 
-    def __init__(self, store: ZnodeStore, ledgers: LedgerKind[ReceiptsRound], place: Place[J], batch: Batch[J]) -> None:
-        self._place = place
+    def __init__(
+        self, store: ZnodeStore, ledgers: LedgerKind[CommittableRound], committer: Committer[J], batch: Batch[J]
+    ) -> None:
+        self.committer = committer
         self._batch = batch
         self._steps = BatchSteps(ledgers, store, batch.request)
-        self._opened: OpenRound[ReceiptsRound] | None = None
-        self._written = Receipts((), 0)
+        self._opened: OpenRound[CommittableRound] | None = None
+        self._staged = Committable((), 0)
+        self._known: dict[int, CommittableRound] = {}
+        """The rounds, when the ledger was last read."""
 
     @property
-    def _round(self) -> OpenRound[ReceiptsRound]:
+    def _round(self) -> OpenRound[CommittableRound]:
         ensure(self._opened is not None, "the round has begun")
         return self._opened  # type: ignore[return-value]
 
-    def has_history(self) -> bool:
-        """Whether the place itself shows that the ledger should know this query; False if it keeps no record.
-
-        Asked for every batch whose ledger is empty: Spark may not have recorded the query's first batch.
-        """
-        return False
-
-    def mark_history(self) -> None:
-        """Leave a mark of this query at the place, for `has_history`; called before a decided batch becomes visible."""
-
     def check_plan(self, view: ZnodeView, ledger: QueryLedger | None) -> None:
-        """Refuse a batch within the step that plans it."""
-
-    def staged(self) -> Sequence[str]:
-        """The attempts of this prefix that the place has invisible pieces of; none if it cannot tell."""
-        return ()
+        """Refuse a batch within the step that plans it; for targets that derive an attempt of their own."""
 
     @property
     def is_open(self) -> bool:
@@ -200,10 +146,10 @@ class ReceiptsAttempt(Generic[J]):
         asked = self._batch.request
         self._check_ledger()
 
-        def new_record(_: int, nonce: str, __: ReceiptsRound | None) -> ReceiptsRound:
-            return ReceiptsRound(Outcome.OPEN, asked.batch_id, asked.fingerprint, asked.run_id, nonce)
+        def new_record(_: int, nonce: str, __: CommittableRound | None) -> CommittableRound:
+            return CommittableRound(Outcome.OPEN, asked.batch_id, asked.fingerprint, asked.run_id, nonce)
 
-        def take(opened: OpenRound[ReceiptsRound] | None) -> None:
+        def take(opened: OpenRound[CommittableRound] | None) -> None:
             self._opened = opened
 
         return self._steps.plan(new_record, take, self.check_plan)
@@ -213,30 +159,32 @@ class ReceiptsAttempt(Generic[J]):
 
     def write(self, report: BatchReport) -> None:
         self._carry_out()  # earlier decided batches become visible before this one
-        self._written = self._place.write(self._batch.job, self._round.record.nonce)
-        report.rows, report.participants = self._written.rows, len(self._written.names)
+        staged = self._staged = self.committer.stage(self._batch.job, self._round.record.nonce)
+        report.rows = staged.rows
+        report.participants = len(staged.parts) if staged.participants is None else staged.participants
 
     def prepare(self, report: BatchReport) -> None:
-        """Nothing to do: the pieces are complete."""
+        self.committer.validate(self._staged)
 
     def decide(self, report: BatchReport) -> Step[Any]:
-        return self._steps.decide(self._round, lambda _, __, record: replace(record, names=self._written.names))
+        return self._steps.decide(self._round, lambda _, __, record: replace(record, names=self._staged.parts))
 
     def commit(self, report: BatchReport) -> None:
         self._carry_out()
 
     def abort(self) -> None:
         if self._steps.abort(self._round.number):
-            self._place.discard(self._round.record.nonce)
+            self.committer.discard(self._round.record.nonce)
 
     def finish(self) -> None:
+        self.committer.clean_up({record.nonce: record.outcome for record in self._known.values()})
         self._steps.forget(lambda record: record.is_over)
 
     def close(self) -> None:
-        """Nothing to do: the attempt has no connection of its own."""
+        self.committer.close()
 
-    def complete(self) -> tuple[list[ReceiptsRound], int]:
-        """Do what a restart of the query would do first: show what is decided, and remove what aborted rounds left.
+    def complete(self) -> tuple[list[CommittableRound], int]:
+        """Do what a restart of the query would do first: commit what is decided, and remove what aborted rounds left.
 
         Also remove what tasks of dead drivers wrote so late that the ledger has forgotten their rounds. Anybody may do
         this, at any time, without `plan`.
@@ -244,19 +192,20 @@ class ReceiptsAttempt(Generic[J]):
         Returns:
             The rounds that were not over, and the number of forgotten ones that had left something.
         """
-        staged = self.staged()  # before the ledger is read, which has a round before anything is staged for it
-        carried_out = self._carry_out()
-        self._discard_again()
-        known = {record.nonce for record in self._rounds().values()}
-        forgotten = [attempt for attempt in staged if attempt not in known]
-        for attempt in forgotten:
-            self._place.discard(attempt)
+        with self.committer:
+            staged = self.committer.list_staged()  # first, since the ledger has a round before it has anything staged
+            carried_out = self._carry_out()
+            self._discard_again()
+            known = {record.nonce for record in self._known.values()}
+            forgotten = [attempt for attempt in staged if attempt not in known]
+            for attempt in forgotten:
+                self.committer.discard(attempt)
         return carried_out, len(forgotten)
 
     def _check_ledger(self) -> None:
         """Refuse a ledger that lacks the history of this query: its batch may have been decided in another one."""
         asked = self._batch.request
-        if self._steps.kind.read(self._steps.store, asked.prefix) is None and self.has_history():
+        if self._steps.kind.read(self._steps.store, asked.prefix) is None and self.committer.has_history():
             raise BatchRefusedError(
                 "the place that the sink writes to has batches of this prefix, which the ledger does not know: the "
                 "history of this query is in another ledger. Name its place with znodes; if it is lost, another "
@@ -265,28 +214,28 @@ class ReceiptsAttempt(Generic[J]):
                 batch_id=asked.batch_id,
             )
 
-    def _carry_out(self) -> list[ReceiptsRound]:
-        """Show the pieces of committed rounds and discard those of aborted rounds, for every round that is not over."""
+    def _carry_out(self) -> list[CommittableRound]:
+        """Commit what is decided, and discard what aborted rounds staged, for every round that is not over."""
         carried_out = []
         for number, record in self._rounds().items():
             if record.is_over or record.outcome is Outcome.OPEN:
                 continue
             if record.outcome is Outcome.COMMIT:
                 with after_decision(record.batch_id, self._batch.request.prefix):
-                    self.mark_history()
-                    is_shown = self._show(number, record)
+                    self.committer.mark_history()
+                    is_shown = self._commit(number, record)
                 if not is_shown:
                     continue
             else:
-                self._place.discard(record.nonce)
+                self.committer.discard(record.nonce)
             self._steps.run(lambda view, number=number: self._mark_over(view, number))  # type: ignore[misc]
             carried_out.append(record)
         return carried_out
 
-    def _show(self, number: int, record: ReceiptsRound) -> bool:
-        """Show the pieces of a committed round; False if this fails, and another driver has completed it meanwhile."""
+    def _commit(self, number: int, record: CommittableRound) -> bool:
+        """Commit a decided round; False if this fails, and another driver has completed it meanwhile."""
         try:
-            self._place.show(record.names)
+            self.committer.commit(record.names)
         except OncelogError:
             found = self._steps.kind.read_round(self._steps.store, self._batch.request.prefix, number)
             if found is not None and not found.is_over:
@@ -298,10 +247,11 @@ class ReceiptsAttempt(Generic[J]):
         """Remove what tasks of dead drivers wrote after their attempts were discarded, while the ledger knows these."""
         for record in self._rounds().values():
             if record.outcome is Outcome.ABORT and record.is_over:
-                self._place.discard(record.nonce)
+                self.committer.discard(record.nonce)
 
-    def _rounds(self) -> dict[int, ReceiptsRound]:
-        return self._steps.kind.read_rounds(self._steps.store, self._batch.request.prefix)
+    def _rounds(self) -> dict[int, CommittableRound]:
+        self._known = self._steps.kind.read_rounds(self._steps.store, self._batch.request.prefix)
+        return self._known
 
     def _mark_over(self, view: ZnodeView, number: int) -> None:
         kind, prefix = self._steps.kind, self._batch.request.prefix

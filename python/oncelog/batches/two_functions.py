@@ -14,23 +14,23 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from oncelog.batches.attempt import Batch
-from oncelog.batches.committables import Receipts, ReceiptsAttempt, ReceiptsRound, receipts_ledgers
+from oncelog.batches.committables import CommittableAttempt, CommittableRound, CommitterTarget, committable_ledgers
+from oncelog.batches.committer import Committable, Committer
 from oncelog.batches.ledger import LedgerKind
 from oncelog.batches.rules import BatchRequest, QueryLedger
 from oncelog.batches.transaction import Step
 from oncelog.errors import BatchRefusedError, UsageError
 from oncelog.ports import ZnodeStore, ZnodeView
 from oncelog.types import Outcome
-from oncelog.znodes.clock import SYSTEM_CLOCK
 
-ONCE_LEDGERS: LedgerKind[ReceiptsRound] = receipts_ledgers("/once")
+ONCE_LEDGERS: LedgerKind[CommittableRound] = committable_ledgers("/once")
 
 Write = Callable[[Any, str], object]
 WasWritten = Callable[[str], bool]
 
 
-class OnceTarget:
-    """A place that two functions stand for; see `Target`. A job is what `write` gets.
+class OnceTarget(CommitterTarget[Any]):
+    """A store that two functions stand for; see `Target`. A job is what `write` gets.
 
     Args:
         store: where the ledgers are kept.
@@ -38,24 +38,17 @@ class OnceTarget:
         was_written: whether the token was written.
     """
 
-    clock = SYSTEM_CLOCK
-    ledgers = ONCE_LEDGERS
-
     def __init__(self, store: ZnodeStore, write: Write, was_written: WasWritten) -> None:
-        self.store = store
-        self.write = write
-        self.was_written = was_written
+        super().__init__(store, ONCE_LEDGERS, lambda batch: _AtHand(write, was_written, batch.request, batch.job))
 
-    def attempt(self, batch: Batch[Any]) -> ReceiptsAttempt[Any]:
-        return OnceAttempt(self, batch)
+    def attempt(self, batch: Batch[Any]) -> OnceAttempt:
+        return OnceAttempt(self.store, self.ledgers, self.open_committer(batch), batch)
 
 
-class OnceAttempt(ReceiptsAttempt[Any]):
+class OnceAttempt(CommittableAttempt[Any]):
     """One round of a batch whose rows are at hand; see `Attempt`."""
 
-    def __init__(self, target: OnceTarget, batch: Batch[Any]) -> None:
-        self._at_hand = _AtHand(target, batch)
-        super().__init__(target.store, target.ledgers, self._at_hand, batch)
+    committer: _AtHand
 
     def plan(self) -> Step[Any]:
         if self._batch.request.takeover is not None:
@@ -79,11 +72,11 @@ class OnceAttempt(ReceiptsAttempt[Any]):
         """Mark decided batches as complete that were written by a driver that died before it could say so."""
         self._steps.store.sync()
         for number, record in self._rounds().items():
-            if _is_unfinished(record) and self._at_hand.was_written(record.names):
+            if _is_unfinished(record) and self.committer.has_written(record.names):
                 self._steps.run(lambda view, number=number: self._mark_over(view, number))  # type: ignore[misc]
 
 
-def _is_unfinished(record: ReceiptsRound) -> bool:
+def _is_unfinished(record: CommittableRound) -> bool:
     return record.outcome is Outcome.COMMIT and not record.is_over
 
 
@@ -97,55 +90,57 @@ def _only_its_query_has_the_rows(batch_id: str, asked: BatchRequest) -> BatchRef
     )
 
 
-class _AtHand:
-    """The place of one batch, whose rows are at hand; see `Place`.
+class _AtHand(Committer[Any]):
+    """The committer of one batch, whose rows are at hand: it writes them when it commits.
 
-    A round's names are its token, the id of the batch, and its fingerprint.
+    The parts of a batch are its token, its id, and its fingerprint.
     """
 
-    def __init__(self, target: OnceTarget, batch: Batch[Any]) -> None:
-        self._target = target
-        self._batch = batch
+    def __init__(self, write: Write, was_written: WasWritten, request: BatchRequest, job: Any) -> None:
+        self._write = write
+        self._was_written = was_written
+        self._request = request
+        self._job = job
 
-    def write(self, _: Any, attempt: str) -> Receipts:
-        asked = self._batch.request
-        return Receipts((f"{asked.prefix}.{asked.batch_id}.{attempt}", str(asked.batch_id), asked.fingerprint), 0)
+    def stage(self, job: Any, attempt: str) -> Committable:
+        asked = self._request
+        return Committable((f"{asked.prefix}.{asked.batch_id}.{attempt}", str(asked.batch_id), asked.fingerprint), 0)
 
-    def show(self, names: Sequence[str]) -> None:
+    def commit(self, parts: Sequence[str]) -> None:
         """Write a decided batch, unless it was written.
 
         Raises:
             BatchRefusedError: its rows are those of another batch than this one.
             UsageError: the functions contradict each other.
         """
-        if not self.is_to_be_written(names):
+        if not self._is_to_be_written(parts):
             return
-        token = names[0]
-        self._target.write(self._batch.job, token)
-        if not self._target.was_written(token):
+        token = parts[0]
+        self._write(self._job, token)
+        if not self._was_written(token):
             raise UsageError(
                 "write has returned, and was_written does not know the token: both must look at one place, and write "
                 "must keep the token together with the rows",
                 token=token,
             )
 
-    def is_to_be_written(self, names: Sequence[str]) -> bool:
+    def _is_to_be_written(self, parts: Sequence[str]) -> bool:
         """Whether a decided batch is not written, and has the rows of this one.
 
         Raises:
             BatchRefusedError: it is not written, and its rows are those of another batch than this one.
         """
-        _, batch_id, fingerprint = names
-        if self.was_written(names):
+        _, batch_id, fingerprint = parts
+        if self.has_written(parts):
             return False
-        asked = self._batch.request
+        asked = self._request
         if (batch_id, fingerprint) != (str(asked.batch_id), asked.fingerprint):
             raise _only_its_query_has_the_rows(batch_id, asked)
         return True
 
-    def was_written(self, names: Sequence[str]) -> bool:
+    def has_written(self, parts: Sequence[str]) -> bool:
         """Whether the rows of a decided batch are in the store."""
-        return self._target.was_written(names[0])
+        return self._was_written(parts[0])
 
     def discard(self, attempt: str) -> None:
         """Nothing to do: nothing is written before the decision."""

@@ -22,12 +22,12 @@ from oncelog.cli.shell import Command, Settings
 from oncelog.ports import ZnodeStore
 
 if TYPE_CHECKING:
-    from oncelog.spark.kit.receipts_sink import Completion
+    from oncelog.spark.kit.committer_sink import Completion
 
 KAFKA = "kafka"
 
 SINKS = "oncelog.sinks"
-"""Entry points of this group make the sink of a target (`ReceiptsSink`) from its options."""
+"""Entry points of this group make the sink of a target (`CommitterSink`) from its options."""
 
 
 @click.command(cls=Command, example="oncelog batch complete delayed --znodes /data/ledger --option path=/out")
@@ -132,7 +132,7 @@ def _complete(maker: EntryPoint, options: dict[str, Any], prefix: str, store: Zn
         sink = maker.load()(**options)
     except ModuleNotFoundError as missing:  # the message names the extra to install
         raise click.ClickException(str(missing)) from None
-    from oncelog.spark.kit.receipts_sink import complete_alone
+    from oncelog.spark.kit.committer_sink import complete_alone
 
     return complete_alone(sink, prefix, store)
 

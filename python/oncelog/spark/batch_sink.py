@@ -31,20 +31,20 @@ class Sink(ForeachBatchSink[SinkOptions, LogTarget]):
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(parse_sink_options(options, Use.FOREACH_BATCH))
 
-    def _columns(self, df: DataFrame) -> DataFrame:
+    def columns(self, df: DataFrame) -> DataFrame:
         return schema.to_sink_columns(df, self.options.topic)
 
-    def _named_ledger(self) -> str | None:
+    def named_ledger(self) -> str | None:
         return self.options.znodes or self.options.path
 
-    def _opened(self, known: LogTarget | None, _: ZnodeStore | None) -> LogTarget:
+    def open_target(self, known: LogTarget | None, _: ZnodeStore | None) -> LogTarget:
         log = open_log(self.options.path, self.options.znodes)
         return known if known is not None and known.log is log else LogTarget(log, self.options)
 
-    def _job(self, rows: DataFrame) -> Job:
+    def job(self, rows: DataFrame) -> Job:
         return partial(jvm_tasks.run_job, rows)
 
-    def _progress(self, target: LogTarget, batch: BatchContext) -> GroupProgress[Any]:
+    def progress(self, target: LogTarget, batch: BatchContext) -> GroupProgress[Any]:
         return group_offsets.of_batch(batch, self.options.group_id or "", target.log.cluster_id)
 
 

@@ -10,9 +10,8 @@ from pyspark.sql import DataFrame
 from oncelog.batches.two_functions import OnceTarget
 from oncelog.ports import ZnodeStore
 from oncelog.signatures import checked
-from oncelog.spark.kit.ledgers import open_ledger
+from oncelog.spark.kit.committer_sink import CommitterSink
 from oncelog.spark.kit.options import Given, HistoryOptions, Use, history, history_options
-from oncelog.spark.kit.receipts_sink import ReceiptsSink
 from oncelog.spark.versions import require_classic
 
 _USES = frozenset({Use.FOREACH_BATCH})
@@ -20,7 +19,7 @@ _USES = frozenset({Use.FOREACH_BATCH})
 OPTIONS: Final = history_options(_USES, "required, unless `together` has a place for it")
 
 
-class OnceSink(ReceiptsSink[HistoryOptions, OnceTarget]):
+class OnceSink(CommitterSink[HistoryOptions]):
     """Writes each micro-batch exactly once, by two functions. Create it with `once`."""
 
     @checked
@@ -31,11 +30,8 @@ class OnceSink(ReceiptsSink[HistoryOptions, OnceTarget]):
         self._write_rows = write
         self._was_written = was_written
 
-    def _columns(self, df: DataFrame) -> DataFrame:
-        return df
-
-    def _opened(self, known: OnceTarget | None, ledger: ZnodeStore | None) -> OnceTarget:
-        return known or OnceTarget(ledger or open_ledger(self.options.znodes), self._write_rows, self._was_written)
+    def new_target(self, store: ZnodeStore) -> OnceTarget:
+        return OnceTarget(store, self._write_rows, self._was_written)
 
 
 @checked

@@ -12,8 +12,8 @@ from oncelog.batches.attempt import Target
 from oncelog.errors import InvalidOptionError, UsageError
 from oncelog.ports import ZnodeStore
 from oncelog.signatures import checked
+from oncelog.spark.kit.committer_sink import CommitterSink, Completion
 from oncelog.spark.kit.options import HistoryOptions
-from oncelog.spark.kit.receipts_sink import Completion, ReceiptsSink
 from oncelog.spark.kit.sink import ForeachBatchSink, finish_replay
 from oncelog.spark.versions import require_classic
 
@@ -50,9 +50,9 @@ class TogetherSink(ForeachBatchSink[HistoryOptions, Target[Any]]):
 
     @checked
     def complete(self, spark: SparkSession) -> list[Completion]:
-        """Complete what is decided and not visible in each sink, except logs and Kafka; see `ReceiptsSink.complete`."""
+        """Complete what is decided and not visible in each sink but logs and Kafka; see `CommitterSink.complete`."""
         self._targets()
-        return [sink.complete(spark) for sink in self.sinks if isinstance(sink, ReceiptsSink)]
+        return [sink.complete(spark) for sink in self.sinks if isinstance(sink, CommitterSink)]
 
     def _write(self, df: DataFrame, batch_id: int) -> None:
         if df.storageLevel != StorageLevel.NONE:
@@ -66,33 +66,30 @@ class TogetherSink(ForeachBatchSink[HistoryOptions, Target[Any]]):
 
     def _write_kept(self, df: DataFrame, batch_id: int) -> None:
         parts = zip(self.sinks, self._rows_of, strict=True)
-        rows = [sink._columns(_rows(df, rows_of)) for sink, rows_of in parts]
+        rows = [sink.columns(_rows(df, rows_of)) for sink, rows_of in parts]
         batch = self._running_batch(df, batch_id)
         targets = self._targets()
         driver, asked = self._driver(df, *targets), zip(self.sinks, rows, targets, strict=True)
-        self.last_report = driver.run(*(sink._asked(some, batch, target) for sink, some, target in asked))
+        self.last_report = driver.run(*(sink.batch(some, batch, target) for sink, some, target in asked))
         for sink, report in zip(self.sinks, driver.reports, strict=True):
             sink.last_report = report
         finish_replay(df, batch, self.last_report)
 
-    def _columns(self, df: DataFrame) -> DataFrame:
-        return df
-
-    def _opened(self, known: Target[Any] | None, ledger: ZnodeStore | None) -> Target[Any]:
+    def open_target(self, known: Target[Any] | None, ledger: ZnodeStore | None) -> Target[Any]:
         """The target with the ledger that all sinks share."""
-        target: Target[Any] = self._keeper._open(ledger)
+        target: Target[Any] = self._keeper.open(ledger)
         return target
 
     def _targets(self) -> list[Target[Any]]:
         """The targets of all sinks; each sink looks after its own."""
-        store = self._open().store
-        targets = [sink._open(store) for sink in self.sinks]
+        store = self.open().store
+        targets = [sink.open(store) for sink in self.sinks]
         for sink, target in zip(self.sinks, targets, strict=True):
             if target.store is not store:
                 raise InvalidOptionError(
                     "together decides a batch in one ledger, and these sinks write to several logs, each of which has "
                     "its own",
-                    places=[self._keeper._named_ledger(), sink._named_ledger()],
+                    places=[self._keeper.named_ledger(), sink.named_ledger()],
                 )
         return targets
 
@@ -114,12 +111,12 @@ def _keeper_of_ledgers(sinks: tuple[AnySink, ...]) -> AnySink:
     """The sink whose ledger all of them share: one that writes to a log, else the first."""
     keeper = next((sink for sink in sinks if sink.keeps_its_ledger), sinks[0])
     for sink in sinks:
-        named = sink._named_ledger()
-        if not sink.keeps_its_ledger and named not in {None, keeper._named_ledger()}:
+        named = sink.named_ledger()
+        if not sink.keeps_its_ledger and named not in {None, keeper.named_ledger()}:
             raise InvalidOptionError(
                 "together decides a batch in one ledger: that of the log, if one of the sinks writes to a log, else "
                 "that of the first sink; leave its place out of the other sinks' options",
-                ledger=keeper._named_ledger() or "where the first sink keeps it by default",
+                ledger=keeper.named_ledger() or "where the first sink keeps it by default",
                 other=named,
             )
     return keeper

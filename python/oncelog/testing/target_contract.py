@@ -24,7 +24,7 @@ with extras("testing", part="oncelog.testing.target_contract"):
 
 from oncelog import crash_points
 from oncelog.batches.attempt import Attempt, Batch, BatchReport, Target
-from oncelog.batches.committables import ReceiptsAttempt
+from oncelog.batches.committables import CommitterTarget
 from oncelog.batches.giving_up import give_up, read_given_up
 from oncelog.batches.ledger import LedgerKind
 from oncelog.batches.rules import BatchRequest
@@ -97,11 +97,11 @@ class TargetWorld(ABC):
 
     def remove_staged(self, attempt: str) -> None:
         """Remove by hand what an attempt has staged; nothing else removes it after the batch was given up."""
-        request = BatchRequest(self.prefix, "query", "sink", "run-2", -1, "")
-        found = self.target().attempt(Batch(request, self.job([])))
-        if isinstance(found, ReceiptsAttempt):
-            found._place.discard(attempt)
-            found.finish()
+        target = self.target()
+        if isinstance(target, CommitterTarget):
+            request = BatchRequest(self.prefix, "query", "sink", "run-2", -1, "")
+            with target.open_committer(Batch(request, self.job([]))) as committer:
+                committer.discard(attempt)
 
     def holds(self, *batches: Sequence[str]) -> bool:
         """Whether a reader sees exactly these batches, each value once."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
-from oncelog.batches.committables import ReceiptsRound
+from oncelog.batches.committables import CommittableRound
 from oncelog.batches.fingerprint import fingerprint
 from oncelog.batches.ledger import RoundRecord
 from oncelog.ports import Create, Delete, Op, Set
@@ -221,4 +221,4 @@ class Books:
 
 
 def _named(record: RoundRecord) -> tuple[str, ...]:
-    return record.names if isinstance(record, ReceiptsRound) else ()
+    return record.names if isinstance(record, CommittableRound) else ()

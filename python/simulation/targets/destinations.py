@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from oncelog.batches.attempt import Batch, BatchReport, Target
-from oncelog.batches.committables import Receipts, ReceiptsAttempt, ReceiptsRound, ReceiptsTarget, receipts_ledgers
+from oncelog.batches.attempt import Target
+from oncelog.batches.committables import CommittableRound, CommitterTarget, committable_ledgers
+from oncelog.batches.committer import Committable, Committer
 from oncelog.batches.ledger import EMBEDDED, LedgerKind, RoundRecord
 from oncelog.batches.offsets import GroupProgress
 from oncelog.batches.rules import BatchRequest
@@ -141,63 +142,34 @@ class PlaceJob:
     run: Callable[[str], tuple[str, ...]]
 
 
-class DriversPlace:
-    """`Place` of one driver."""
+class PlaceCommitter(Committer[PlaceJob]):
+    """A driver's committer for an attempt at a batch."""
 
-    def __init__(self, process: Process, shared: SharedPlace) -> None:
+    def __init__(self, process: Process, shared: SharedPlace, request: BatchRequest) -> None:
         self._process = process
         self._shared = shared
+        self._request = request
 
-    def write(self, job: PlaceJob, attempt: str) -> Receipts:
+    def stage(self, job: PlaceJob, attempt: str) -> Committable:
         pieces: tuple[str, ...] = ()
         if job.rows:
             self._shared.begin(self._process, attempt)
             pieces = job.run(attempt)
-        return Receipts(Names(attempt, job.app_id, job.batch_id, pieces).to_texts(), job.rows)
+        return Committable(Names(attempt, job.app_id, job.batch_id, pieces).to_texts(), job.rows)
 
-    def show(self, names: Sequence[str]) -> None:
-        if names:
-            self._shared.show(self._process, Names.of(names))
+    def validate(self, staged: Committable) -> None:
+        if staged.parts:
+            self._shared.prepare(self._process, Names.of(staged.parts))
+
+    def commit(self, parts: Sequence[str]) -> None:
+        if parts:
+            self._shared.show(self._process, Names.of(parts))
 
     def discard(self, attempt: str) -> None:
         self._shared.discard(self._process, attempt)
 
-    # What a target calls that is made for the place
-
-    def prepare(self, names: Sequence[str]) -> None:
-        if names:
-            self._shared.prepare(self._process, Names.of(names))
-
-    def has_history(self, asked: BatchRequest) -> bool:
-        return self._shared.has_history(self._process, asked)
-
-
-class PlaceTarget(ReceiptsTarget[PlaceJob]):
-    """A target that is made for its place, as those of the connectors are."""
-
-    def __init__(
-        self, process: Process, store: ZnodeStore, ledgers: LedgerKind[ReceiptsRound], shared: SharedPlace
-    ) -> None:
-        self._drivers = DriversPlace(process, shared)
-        super().__init__(store, ledgers, self._drivers)
-        self.clock = process  # type: ignore[assignment]
-
-    def attempt(self, batch: Batch[PlaceJob]) -> ReceiptsAttempt[PlaceJob]:
-        return PlaceAttempt(self, self._drivers, batch)
-
-
-class PlaceAttempt(ReceiptsAttempt[PlaceJob]):
-    """See `ReceiptsAttempt`."""
-
-    def __init__(self, target: PlaceTarget, place: DriversPlace, batch: Batch[PlaceJob]) -> None:
-        self._drivers = place
-        super().__init__(target.store, target.ledgers, place, batch)
-
-    def prepare(self, report: BatchReport) -> None:
-        self._drivers.prepare(self._written.names)
-
     def has_history(self) -> bool:
-        return self._drivers.has_history(self._batch.request)
+        return self._shared.has_history(self._process, self._request)
 
 
 class OfPlace(Destination):
@@ -213,11 +185,11 @@ class OfPlace(Destination):
         return True
 
     @abstractmethod
-    def names_of(self, record: ReceiptsRound) -> Names:
+    def names_of(self, record: CommittableRound) -> Names:
         """What the record of a batch with rows names."""
 
     def shows(self, record: RoundRecord) -> bool:
-        is_empty = not isinstance(record, ReceiptsRound) or not record.names
+        is_empty = not isinstance(record, CommittableRound) or not record.names
         return is_empty or self.place.is_shown(self.names_of(record))  # type: ignore[arg-type]
 
     def seen(self, in_log: Sequence[tuple[int, int]]) -> list[list[int]]:
@@ -233,12 +205,14 @@ class PlaceDestination(OfPlace):
     def __init__(self, place: SharedPlace, *, is_choosy: bool = False, speculative: float = 0.0) -> None:
         super().__init__(place.name, is_choosy=is_choosy, speculative=speculative)
         self.place = place
-        self.kind = receipts_ledgers(f"/{type(place).__name__.lower()}s")
+        self.kind = committable_ledgers(f"/{type(place).__name__.lower()}s")
 
     def opened(self, process: Process, store: ZnodeStore) -> Target[Any]:
-        return PlaceTarget(process, store, self.kind, self.place)
+        found = CommitterTarget(store, self.kind, lambda batch: PlaceCommitter(process, self.place, batch.request))
+        found.clock = process
+        return found
 
-    def names_of(self, record: ReceiptsRound) -> Names:
+    def names_of(self, record: CommittableRound) -> Names:
         return Names.of(record.names)
 
     def job(self, process: Process, request: BatchRequest, rows: Rows, told: Told) -> PlaceJob:
@@ -265,13 +239,13 @@ class OnceDestination(OfPlace):
     def opened(self, process: Process, store: ZnodeStore) -> Target[Any]:
         write, was_written = partial(self.place.write, process), partial(self.place.was_written, process)
         found = OnceTarget(store, write, was_written)
-        found.clock = process  # type: ignore[assignment]
+        found.clock = process
         return found
 
     def job(self, process: Process, request: BatchRequest, rows: Rows, told: Told) -> list[int]:
         return [number for some in rows for number in some]
 
-    def names_of(self, record: ReceiptsRound) -> Names:
+    def names_of(self, record: CommittableRound) -> Names:
         return Names(record.nonce, "", record.batch_id, (record.names[0],))
 
 

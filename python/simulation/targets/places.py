@@ -200,7 +200,7 @@ class SharedPlace(ABC):
         """Make the pieces of a decided batch visible, unless they are."""
 
     def has_history(self, process: Process, asked: BatchRequest) -> bool:
-        """See `ReceiptsAttempt.has_history`."""
+        """See `Committer.has_history`."""
         self.look(process, "batches")
         return self.knows(asked)
 

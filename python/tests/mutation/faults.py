@@ -1570,7 +1570,7 @@ LEDGER = [
     Fault(
         "what dead drivers left stays",
         "batches/committables.py",
-        "                self._place.discard(record.nonce)\n            self._steps",
+        "                self.committer.discard(record.nonce)\n            self._steps",
         "                pass\n            self._steps",
         ("unit/spark/test_target_contracts.py",),
     ),
@@ -1612,8 +1612,8 @@ LEDGER = [
     Fault(
         "the functions write before the decision",
         "batches/two_functions.py",
-        "        asked = self._batch.request\n        return Receipts",
-        "        asked = self._batch.request\n        self._target.write(_(), attempt)\n        return Receipts",
+        "        asked = self._request\n        return Committable",
+        "        asked = self._request\n        self._write(job(), attempt)\n        return Committable",
         ("unit/batches/test_two_functions.py",),
     ),
     Fault(
@@ -1626,8 +1626,8 @@ LEDGER = [
     Fault(
         "functions that contradict each other are believed",
         "batches/two_functions.py",
-        "        self._target.write(self._batch.job, token)\n        if not self._target.was_written(token):",
-        "        self._target.write(self._batch.job, token)\n        if False:",
+        "        self._write(self._job, token)\n        if not self._was_written(token):",
+        "        self._write(self._job, token)\n        if False:",
         ("unit/batches/test_two_functions.py",),
     ),
 ]
@@ -1653,7 +1653,7 @@ PLACES = [
     Fault(
         "a decision names no pieces",
         "batches/committables.py",
-        "replace(record, names=self._written.names)",
+        "replace(record, names=self._staged.parts)",
         "record",
         (TARGET_SEEDS,),
     ),
@@ -1667,14 +1667,14 @@ PLACES = [
     Fault(
         "a ledger that lacks the history is believed",
         "batches/committables.py",
-        "is None and self.has_history():",
+        "is None and self.committer.has_history():",
         "is None and False:",
         (TARGET_SEEDS,),
     ),
     Fault(
         "a batch is written without asking whether it was",
         "batches/two_functions.py",
-        "        if self.was_written(names):\n            return False\n",
+        "        if self.has_written(parts):\n            return False\n",
         "",
         ("simulation/test_targets.py::test_a_crash_anywhere_breaks_no_law",),
     ),
@@ -2858,28 +2858,28 @@ WHOLE_BATCHES = [
 SEARCH_SINK = [
     Fault(
         "the versions of documents follow the clock alone",
-        SEARCH + "oncelog_search/place.py",
+        SEARCH + "oncelog_search/committer.py",
         "max(wall_ms(), self.last_version + 1)",
         "wall_ms()",
         (SEARCH_RECOVERY + "the_versions_of_a_ledger_grow_though_its_clock_goes_back_and_a_batch_is_empty",),
     ),
     Fault(
         "a batch goes into whatever index has the name",
-        SEARCH + "oncelog_search/place.py",
+        SEARCH + "oncelog_search/committer.py",
         "        self._check_uuid(manifest)\n        options, files",
         "        options, files",
         (SEARCH_RECOVERY + "an_index_that_took_the_place_of_another_gets_the_batch_only_if_it_is_named",),
     ),
     Fault(
         "an index may be replaced while a batch is sent",
-        SEARCH + "oncelog_search/place.py",
+        SEARCH + "oncelog_search/committer.py",
         "        self._check_uuid(manifest)\n        if options.refreshes:",
         "        if options.refreshes:",
         (SEARCH_RECOVERY + "an_index_that_is_replaced_while_a_batch_is_sent_is_told",),
     ),
     Fault(
         "what was sent is not counted",
-        SEARCH + "oncelog_search/place.py",
+        SEARCH + "oncelog_search/committer.py",
         "if sum(each.records for each in sent) != manifest.rows:",
         "if not sent:",
         (SEARCH_RECOVERY + "documents_that_are_gone_behind_the_decision_are_never_taken_for_sent",),
@@ -2914,7 +2914,7 @@ SEARCH_SINK = [
     ),
     Fault(
         "a driver that was replaced passes newer documents",
-        SEARCH + "oncelog_search/target.py",
+        SEARCH + "oncelog_search/batch_sink.py",
         "        self._steps.check_live(view)\n        kind, prefix = self._steps.kind",
         "        return batch\n        kind, prefix = self._steps.kind",
         (SEARCH_RECOVERY + "a_driver_that_was_replaced_passes_no_newer_version",),
@@ -2942,14 +2942,14 @@ SEARCH_SINK = [
     ),
     Fault(
         "a wrong count of rows is decided",
-        SEARCH + "oncelog_search/place.py",
+        SEARCH + "oncelog_search/committer.py",
         "        if staged.rows != rows:\n",
         "        if not staged.rows:\n",
         (SEARCH_RECOVERY + "a_count_that_is_not_that_of_the_files_decides_nothing",),
     ),
     Fault(
         "a late file next to those of a batch counts as damage",
-        SEARCH + "oncelog_search/place.py",
+        SEARCH + "oncelog_search/committer.py",
         "if set(manifest.files) <= set(staging",
         "if set(manifest.files) == set(staging",
         (SEARCH_RECOVERY + "files_that_a_late_task_leaves_next_to_those_of_the_batch_are_not_sent",),
@@ -3102,7 +3102,7 @@ UPSERTS_INTO_TABLES = [
     ),
     Fault(
         "the files of a batch stay behind its merge",
-        TABLES + "oncelog_tables/place.py",
+        TABLES + "oncelog_tables/committer.py",
         "            if not table.adds_files:\n                SparkFiles(",
         "            if False:\n                SparkFiles(",
         (UPSERTS + "a_row_replaces_that_of_its_key_and_others_stay[delta]",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.batches.committables import ReceiptsAttempt
+from oncelog.batches.committables import CommittableAttempt
 from simulation import exhaustive as crashes
 from simulation.exhaustive import NATURES
 from simulation.faults import OF_OPERATION, Operation
@@ -85,7 +85,7 @@ def test_two_drivers_that_stand_still_anywhere_break_no_law(name: str) -> None:
 
 def test_a_planted_bug_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever comes second does not look whether the round was decided by somebody else."""
-    monkeypatch.setattr(ReceiptsAttempt, "_carry_out", lambda self: None)
+    monkeypatch.setattr(CommittableAttempt, "_carry_out", lambda self: None)
 
     assert exhaustive.singles("IntoAFolder", NATURES[:1]).failures
 
@@ -93,7 +93,7 @@ def test_a_planted_bug_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_its_command_says_how_a_seed_is_run_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(ReceiptsAttempt, "_carry_out", lambda self: None)
+    monkeypatch.setattr(CommittableAttempt, "_carry_out", lambda self: None)
 
     assert command.main(["--seeds", "0"]) == 1
 

@@ -92,7 +92,7 @@ def test_batches_are_written_once_though_spark_runs_one_again(
 
 def test_without_a_place_for_its_ledger_it_is_refused_before_anything_is_written(table: SqliteTable) -> None:
     with pytest.raises(InvalidOptionError) as error:
-        oncelog.spark.once(table.write, table.was_written)._open()
+        oncelog.spark.once(table.write, table.was_written).open()
 
     assert error.value.fields["option"] == "znodes"
 

@@ -30,24 +30,24 @@ class KafkaSink(ForeachBatchSink[SinkOptions, KafkaTarget]):
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(sink_options.parse(options))
 
-    def _context(self, df: DataFrame, batch_id: int) -> BatchContext:
+    def context(self, df: DataFrame, batch_id: int) -> BatchContext:
         return context_of(df, batch_id, with_clusters=self.options.group_id is not None)
 
-    def _columns(self, df: DataFrame) -> DataFrame:
+    def columns(self, df: DataFrame) -> DataFrame:
         return columns.to_sink_columns(df, self.options.topic)
 
-    def _named_ledger(self) -> str | None:
+    def named_ledger(self) -> str | None:
         topic = self.options.ledger_topic
         return self.options.znodes or (None if topic == DEFAULT_LEDGER_TOPIC else topic)
 
-    def _opened(self, known: KafkaTarget | None, ledger: ZnodeStore | None) -> KafkaTarget:
+    def open_target(self, known: KafkaTarget | None, ledger: ZnodeStore | None) -> KafkaTarget:
         if known is not None:
             return known
         store = ledger or connections.open_store(self.options)
         return KafkaTarget(store, connections.open_brokers(self.options.admin), self.options)
 
-    def _job(self, rows: DataFrame) -> Job:
+    def job(self, rows: DataFrame) -> Job:
         return SparkJob(rows)
 
-    def _progress(self, target: KafkaTarget, batch: BatchContext) -> GroupProgress[Any]:
+    def progress(self, target: KafkaTarget, batch: BatchContext) -> GroupProgress[Any]:
         return source_offsets.of_batch(batch, self.options.group_id or "", target.cluster_id)

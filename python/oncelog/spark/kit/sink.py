@@ -72,16 +72,16 @@ class ForeachBatchSink(ABC, Generic[O, T]):
             self._write(df, batch_id)
 
     def _write(self, df: DataFrame, batch_id: int) -> None:
-        rows = self._columns(df)
+        rows = self.columns(df)
         batch = self._running_batch(df, batch_id)
-        target = self._open()
-        self.last_report = self._driver(df, target).run(self._asked(rows, batch, target))
+        target = self.open()
+        self.last_report = self._driver(df, target).run(self.batch(rows, batch, target))
         finish_replay(df, batch, self.last_report)
 
     def _running_batch(self, df: DataFrame, batch_id: int) -> BatchContext:
         """What Spark knows of the batch that it is running; see `context.check_batch_id`."""
         context.check_batch_id(df, batch_id)
-        return self._context(df, batch_id)
+        return self.context(df, batch_id)
 
     @property
     def parts(self) -> tuple[ForeachBatchSink[Any, Any], ...]:
@@ -99,48 +99,46 @@ class ForeachBatchSink(ABC, Generic[O, T]):
         named, kind = JobNames(df.sparkSession.sparkContext), type(self).__name__
         return BatchDriver(*targets, named=lambda phase: named(f"oncelog: {phase} of {kind}"))
 
-    # What `together` calls, too
-
-    @abstractmethod
-    def _columns(self, df: DataFrame) -> DataFrame:
-        """The rows in the sink's columns."""
-
-    def _named_ledger(self) -> str | None:
-        """The place of the ledger as the options name it; None if they leave it to the sink."""
-        return self.options.znodes
-
-    def _open(self, ledger: ZnodeStore | None = None) -> T:
+    def open(self, ledger: ZnodeStore | None = None) -> T:
         """The target. Its ledger is in `ledger`, if that is given, instead of the place that the options name."""
-        self._target = self._opened(self._target, ledger)
+        self._target = self.open_target(self._target, ledger)
         return self._target
 
-    def _asked(self, rows: DataFrame, batch: BatchContext, target: T) -> Batch[Any]:
+    def batch(self, rows: DataFrame, batch: BatchContext, target: T) -> Batch[Any]:
         """A batch for the target."""
         if not self._has_warned:
             warn_without_prefix(self.options, batch.query_id)
             self._has_warned = True
         return Batch(
             batch_request(self.options, batch, batch.run_id),
-            self._job(rows),
-            self._progress(target, batch) if self.options.group_id else None,
+            self.job(rows),
+            self.progress(target, batch) if self.options.group_id else None,
             is_repeatable=not batch.has_state,
         )
 
-    # What a sink of one kind provides
+    # What a sink of one kind overrides
 
-    def _context(self, df: DataFrame, batch_id: int) -> BatchContext:
+    def columns(self, df: DataFrame) -> DataFrame:
+        """The rows in the sink's columns."""
+        return df
+
+    def named_ledger(self) -> str | None:
+        """The place of the ledger as the options name it; None if they leave it to the sink."""
+        return self.options.znodes
+
+    def context(self, df: DataFrame, batch_id: int) -> BatchContext:
         """What Spark knows of the batch; see `context.of_foreach_batch`."""
         return context.of_foreach_batch(df, batch_id)
 
     @abstractmethod
-    def _opened(self, known: T | None, ledger: ZnodeStore | None) -> T:
-        """The target: `known`, which the last batch used, unless a new one must be opened; see `_open`."""
+    def open_target(self, known: T | None, ledger: ZnodeStore | None) -> T:
+        """The target: `known`, which the last batch used, unless a new one must be opened; see `open`."""
 
-    def _job(self, rows: DataFrame) -> Any:
+    def job(self, rows: DataFrame) -> Any:
         """What the target takes as a job."""
         return rows
 
-    def _progress(self, target: T, batch: BatchContext) -> GroupProgress[Any]:
+    def progress(self, target: T, batch: BatchContext) -> GroupProgress[Any]:
         """The source offsets that are committed to the group with the batch, if the target keeps groups."""
         raise BatchRefusedError("this sink keeps no consumer group; leave groupId out", group_id=self.options.group_id)
 

@@ -1,4 +1,4 @@
-"""A folder in which attempts at batches stage files, for targets that show them behind the decision.
+"""A folder in which attempts at batches stage files, for committers that make them visible after the decision.
 
 Each attempt has a folder of its own, so that a driver or a task that comes late writes where nobody looks any more. A
 manifest is written beside an attempt's files before the decision, and moved to its own place when the batch is visible:
@@ -8,25 +8,21 @@ so whoever carries the decision out knows whether anything is left to be done.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
 from oncelog.extras import extras
 
 with extras("spark", part="oncelog.spark.kit"):
     from pyspark.sql import SparkSession
 
-from oncelog.batches.attempt import Batch, BatchReport
-from oncelog.batches.committables import Place, ReceiptsAttempt, ReceiptsRound
-from oncelog.batches.ledger import LedgerKind
+from oncelog.batches.committer import Committer, J
+from oncelog.batches.rules import BatchRequest
 from oncelog.errors import FileWriteError, OncelogError, RoundAbortedError, UsageError
-from oncelog.ports import ZnodeStore
 from oncelog.spark.kit import spark_files, staged_names
 from oncelog.spark.kit.spark_files import FoundFile, SparkFiles
-
-J = TypeVar("J")
-J_contra = TypeVar("J_contra", contravariant=True)
+from oncelog.types import Outcome
 
 _FULL: Final = re.compile(r"No space left on device|Disk quota exceeded|\w*QuotaExceededException")
 
@@ -178,44 +174,36 @@ class StagingFolder:
         )
 
 
-class StagingPlace(Place[J_contra], Protocol[J_contra]):
-    """A place that stages files in such a folder."""
+class StagingCommitter(Committer[J]):
+    """A committer that stages files in such a folder, below the prefix of its batch.
 
-    def prepare(self, names: Sequence[str]) -> None:
-        """Make sure that what is to be decided is there; see `StagingFolder.check`."""
+    Attributes:
+        staging: the folder, as it is for new batches.
+    """
 
-    @property
-    def staging(self) -> StagingFolder:
-        """The folder, as it is for new batches."""
+    def __init__(self, spark: SparkSession, root: str, request: BatchRequest) -> None:
+        self.staging = StagingFolder(spark, root, request.prefix)
+        self._request = request
 
+    def discard(self, attempt: str) -> None:
+        self.staging.remove(attempt)
 
-class StagingAttempt(ReceiptsAttempt[J]):
-    """One round on its way to such a place; see `Attempt`."""
+    def list_staged(self) -> Sequence[str]:
+        return self.staging.attempts()
 
-    def __init__(
-        self, store: ZnodeStore, ledgers: LedgerKind[ReceiptsRound], place: StagingPlace[J], batch: Batch[J]
-    ) -> None:
-        super().__init__(store, ledgers, place, batch)
-        self._staging_place = place
-
-    def prepare(self, report: BatchReport) -> None:
-        self._staging_place.prepare(self._written.names)
-
-    def finish(self) -> None:
-        self._discard_again()
-        super().finish()
+    def clean_up(self, attempts: Mapping[str, Outcome]) -> None:
+        for attempt, outcome in attempts.items():
+            if outcome is Outcome.ABORT:
+                self.discard(attempt)
 
     def has_history(self) -> bool:
-        asked, staging = self._batch.request, self._staging_place.staging
-        return (asked.batch_id > 0 and staging.has_batches()) or staging.has_mark(asked.query_id)
+        asked = self._request
+        return (asked.batch_id > 0 and self.staging.has_batches()) or self.staging.has_mark(asked.query_id)
 
     def mark_history(self) -> None:
         """A query's later batches are found by their manifests."""
-        if self._batch.request.batch_id == 0:
-            self._staging_place.staging.mark(self._batch.request.query_id)
-
-    def staged(self) -> Sequence[str]:
-        return self._staging_place.staging.attempts()
+        if self._request.batch_id == 0:
+            self.staging.mark(self._request.query_id)
 
 
 @contextmanager

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from oncelog.batches.attempt import Batch
-from oncelog.batches.committables import Receipts, ReceiptsAttempt, ReceiptsRound, ReceiptsTarget, receipts_ledgers
+from oncelog.batches.committables import CommittableRound, CommitterTarget, committable_ledgers
+from oncelog.batches.committer import Committable, Committer
 from oncelog.batches.ledger import LedgerKind
 from oncelog.metadata import open_metadata
 from oncelog.ports import ZnodeStore
@@ -55,24 +55,24 @@ class LogTargetWorld(TargetWorld):
         self._logs.__exit__(None, None, None)
 
 
-class TextFolder:
-    """A place of text files, one line a row."""
+class TextFolder(Committer[Callable[[], Sequence[str]]]):
+    """A folder of text files, one line a row."""
 
     def __init__(self, folder: Path) -> None:
         self.shown = folder / "shown"
         self.hidden = folder / "hidden"
         self.shown.mkdir(exist_ok=True)
 
-    def write(self, job: Callable[[], Sequence[str]], attempt: str) -> Receipts:
+    def stage(self, job: Callable[[], Sequence[str]], attempt: str) -> Committable:
         (self.hidden / attempt).mkdir(parents=True)
         lines = job()
         names = tuple(f"{attempt}.{number}" for number, _ in enumerate(lines))
         for name, line in zip(names, lines, strict=True):
             (self.hidden / attempt / name).write_text(line)
-        return Receipts(names, len(lines))
+        return Committable(names, len(lines))
 
-    def show(self, names: Sequence[str]) -> None:
-        for name in names:
+    def commit(self, parts: Sequence[str]) -> None:
+        for name in parts:
             source, target = self.hidden / name.partition(".")[0] / name, self.shown / name
             if source.exists() or not target.exists():
                 source.replace(target)
@@ -80,24 +80,15 @@ class TextFolder:
     def discard(self, attempt: str) -> None:
         shutil.rmtree(self.hidden / attempt, ignore_errors=True)
 
+    def list_staged(self) -> list[str]:
+        return sorted({path.parent.name for path in self.left_over})
+
     @property
     def left_over(self) -> list[Path]:
         return list(self.hidden.glob("*/*"))
 
 
-TEXTS: LedgerKind[ReceiptsRound] = receipts_ledgers("/texts")
-
-
-class TextTarget(ReceiptsTarget[Any]):
-    """A target that can tell what is staged."""
-
-    def attempt(self, batch: Batch[Any]) -> ReceiptsAttempt[Any]:
-        return TextAttempt(self.store, self.ledgers, self.place, batch)
-
-
-class TextAttempt(ReceiptsAttempt[Any]):
-    def staged(self) -> list[str]:
-        return sorted({path.parent.name for path in self._place.left_over})  # type: ignore[attr-defined]
+TEXTS: LedgerKind[CommittableRound] = committable_ledgers("/texts")
 
 
 class TextFolderWorld(TargetWorld):
@@ -106,8 +97,8 @@ class TextFolderWorld(TargetWorld):
         self.place = TextFolder(folder)
         self.store: ZnodeStore = open_metadata(str(folder / "ledger"))
 
-    def target(self) -> ReceiptsTarget[Any]:
-        return TextTarget(self.store, TEXTS, self.place)
+    def target(self) -> CommitterTarget[Any]:
+        return CommitterTarget(self.store, TEXTS, lambda _: self.place)
 
     def job(self, values: Sequence[str]) -> Callable[[], Sequence[str]]:
         return lambda: values

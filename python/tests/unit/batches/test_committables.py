@@ -11,7 +11,7 @@ import pytest
 
 from oncelog.batches import overview
 from oncelog.batches.attempt import Batch
-from oncelog.batches.committables import ReceiptsAttempt, ReceiptsRound
+from oncelog.batches.committables import CommittableAttempt, CommittableRound
 from oncelog.batches.ledger import LOG, PLUGGED_IN, LedgerKind, all_kinds
 from oncelog.batches.overview import LedgerOverview
 from oncelog.batches.rules import BatchRequest
@@ -25,7 +25,7 @@ from tests.support.spark.targets import TEXTS, TextFolderWorld
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TextFolderWorld]:
     """Its drivers clean up nothing when they die."""
-    monkeypatch.setattr(ReceiptsAttempt, "abort", lambda self: None)
+    monkeypatch.setattr(CommittableAttempt, "abort", lambda self: None)
     found = TextFolderWorld(tmp_path)
     yield found
     found.close()
@@ -42,13 +42,13 @@ def die(world: TextFolderWorld, point: str, batch_id: int) -> None:
         world.run(batch_id, SECOND)
 
 
-def completed(world: TextFolderWorld) -> tuple[list[ReceiptsRound], int]:
+def completed(world: TextFolderWorld) -> tuple[list[CommittableRound], int]:
     """As a process that knows nothing of the batch and its rows."""
     asked = BatchRequest(world.prefix, "query", "sink", "run", -1, "")
     return world.target().attempt(Batch(asked, None)).complete()
 
 
-def complete(world: TextFolderWorld) -> list[ReceiptsRound]:
+def complete(world: TextFolderWorld) -> list[CommittableRound]:
     return completed(world)[0]
 
 

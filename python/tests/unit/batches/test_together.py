@@ -11,7 +11,7 @@ import pytest
 
 from oncelog import crash_points
 from oncelog.batches.attempt import Batch, BatchReport
-from oncelog.batches.committables import ReceiptsAttempt, ReceiptsRound, ReceiptsTarget, receipts_ledgers
+from oncelog.batches.committables import CommittableAttempt, CommittableRound, CommitterTarget, committable_ledgers
 from oncelog.batches.ledger import EMBEDDED, LedgerKind
 from oncelog.batches.rules import BatchRequest
 from oncelog.batches.run import BatchDriver
@@ -23,7 +23,7 @@ from oncelog.testing.target_contract import HinderedTarget, StoppedOnPurposeErro
 from oncelog.types import Outcome
 from tests.support.spark.targets import TEXTS, LogTargetWorld, TextFolder
 
-OTHER_TEXTS: LedgerKind[ReceiptsRound] = receipts_ledgers("/other_texts")
+OTHER_TEXTS: LedgerKind[CommittableRound] = committable_ledgers("/other_texts")
 
 KINDS: list[LedgerKind[Any]] = [EMBEDDED, TEXTS, OTHER_TEXTS]
 
@@ -69,13 +69,13 @@ class TogetherWorld(TargetWorld):
         targets.reports = driver.reports
         return report
 
-    def target_of_one(self) -> ReceiptsTarget[Any]:
+    def target_of_one(self) -> CommitterTarget[Any]:
         """The first folder's, alone."""
         return self._folder_targets()[0]
 
-    def _folder_targets(self) -> list[ReceiptsTarget[Any]]:
+    def _folder_targets(self) -> list[CommitterTarget[Any]]:
         kinds = zip((TEXTS, OTHER_TEXTS), self.folders, strict=True)
-        return [ReceiptsTarget(self.store, kind, place) for kind, place in kinds]
+        return [CommitterTarget(self.store, kind, lambda _, place=place: place) for kind, place in kinds]  # type: ignore[misc]
 
     def _in_order(self, found: list[Any]) -> list[Any]:
         return found[::-1] if self.is_log_last else found
@@ -132,7 +132,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TogetherWo
 @pytest.fixture
 def killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who dies aborts nothing."""
-    for attempt in (ReceiptsAttempt, LogAttempt):
+    for attempt in (CommittableAttempt, LogAttempt):
         monkeypatch.setattr(attempt, "abort", lambda _: None)
 
 
@@ -183,7 +183,7 @@ def test_a_target_that_is_away_behind_the_decision_holds_up_no_other(
         raise StoreUnavailableError("the disk is away", file="x")
 
     with monkeypatch.context() as patch:
-        patch.setattr(world.folders[0], "show", away)
+        patch.setattr(world.folders[0], "commit", away)
         with pytest.raises(StoreUnavailableError):
             world.run(0, ["a"])
         assert world.places() == [["a"], [], ["a"]]
@@ -200,7 +200,7 @@ def test_errors_of_two_targets_are_both_told(world: TogetherWorld, monkeypatch: 
         def away(_: Sequence[str], number: int = number) -> None:
             raise StoreUnavailableError("the disk is away", number=number)
 
-        monkeypatch.setattr(place, "show", away)
+        monkeypatch.setattr(place, "commit", away)
     with pytest.raises(StoreUnavailableError) as error:
         world.run(0, ["a"])
 

@@ -108,14 +108,12 @@ def test_functions_that_contradict_each_other_are_told_from_a_batch_that_was_wri
 
 def test_a_driver_that_stands_still_before_it_writes_writes_no_second_copy(shelf: Shelf) -> None:
     """Its successor has written by then: the functions' contract makes the second write nothing."""
-    patient = OnceTarget(shelf.store, shelf.write, shelf.was_written)
 
     def standing_still(job: Any, token: str) -> None:
         shelf.run(0, ["a"], "run-2")
         shelf.write(job, token)
 
-    patient.write = standing_still
-    shelf.run(0, ["a"], target=patient)
+    shelf.run(0, ["a"], target=OnceTarget(shelf.store, standing_still, shelf.was_written))
 
     assert shelf.holds(["a"])
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.batches.committables import ReceiptsAttempt
+from oncelog.batches.committables import CommittableAttempt
 from oncelog.batches.giving_up import REMEMBERED_PARTS, give_up, read_given_up
 from oncelog.batches.steps import REMEMBERED_ROUNDS
 from oncelog.crash_points import CrashPoint
@@ -35,7 +35,7 @@ def test_what_dead_drivers_wrote_and_did_not_decide_is_removed_by_the_next_one(
 ) -> None:
     world = TextFolderWorld(tmp_path)
     with monkeypatch.context() as dead:
-        dead.setattr(ReceiptsAttempt, "abort", lambda _: None)  # who is killed aborts nothing
+        dead.setattr(CommittableAttempt, "abort", lambda _: None)  # who is killed aborts nothing
         for number in range(10):
             with at(CrashPoint.ROUND_DECIDE, stop), pytest.raises(StoppedOnPurposeError):
                 world.run(0, ["a"], f"run-{number}")
@@ -73,14 +73,14 @@ def test_a_batch_that_is_shown_while_an_operator_gives_it_up_is_recorded_as_visi
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = TextFolderWorld(tmp_path)
-    show = world.place.show
+    commit = world.place.commit
 
-    def show_late(names: Sequence[str]) -> None:
-        show(names)
+    def commit_late(parts: Sequence[str]) -> None:
+        commit(parts)
         (found,) = give_up(world.store, TEXTS, PREFIX, reason="it takes so long", operator="me")
         assert not found.was_shown
 
-    monkeypatch.setattr(world.place, "show", show_late)
+    monkeypatch.setattr(world.place, "commit", commit_late)
     world.run(0, ["a"])
 
     (found,) = read_given_up(world.store, TEXTS, PREFIX)

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 
 import oncelog
 from oncelog.batches.attempt import Batch
-from oncelog.batches.committables import ReceiptsTarget
+from oncelog.batches.committables import CommitterTarget
 from oncelog.batches.ledger import all_kinds
 from oncelog.batches.rules import BatchRequest
 from oncelog.batches.run import BatchDriver
@@ -27,7 +27,7 @@ from tests.support.log.ui import HOSTILE, HOSTILE_SHOWN, served, take_picture
 from tests.support.spark.targets import TextFolder
 
 KINDS = ("files", "once")
-"""Kinds whose batches are receipts; their ledgers are the log's neighbours."""
+"""Kinds of committers; their ledgers are the log's neighbours."""
 
 LONG = HOSTILE + "-" + "x" * 400
 
@@ -37,10 +37,10 @@ class Shelf(TextFolder):
 
     is_away = False
 
-    def show(self, names: Sequence[str]) -> None:
+    def commit(self, parts: Sequence[str]) -> None:
         if self.is_away:
             raise StoreUnavailableError("the shelf is away")
-        super().show(names)
+        super().commit(parts)
 
 
 class Query:
@@ -54,10 +54,7 @@ class Query:
 
     def run(self, batch_id: int) -> None:
         """Write a batch with both, in a new run; a shelf that is away gets it with a later one."""
-        targets = [
-            ReceiptsTarget(self._store, all_kinds()[kind], shelf)
-            for kind, shelf in zip(KINDS, self.shelves, strict=True)
-        ]
+        targets = [self._target(number) for number, _ in enumerate(KINDS)]
         request = self._request(batch_id)
         batches = [Batch(request, lambda: ["row"]) for _ in targets]
         with suppress(StoreUnavailableError):
@@ -65,8 +62,10 @@ class Query:
 
     def run_alone(self, kind: int, batch_id: int, prefix: str) -> None:
         """Write a batch with one of them, by itself."""
-        target = ReceiptsTarget(self._store, all_kinds()[KINDS[kind]], self.shelves[kind])
-        BatchDriver(target).run(Batch(self._request(batch_id, prefix), lambda: ["row"]))
+        BatchDriver(self._target(kind)).run(Batch(self._request(batch_id, prefix), lambda: ["row"]))
+
+    def _target(self, kind: int) -> CommitterTarget[Any]:
+        return CommitterTarget(self._store, all_kinds()[KINDS[kind]], lambda _: self.shelves[kind])
 
     def _request(self, batch_id: int, prefix: str | None = None) -> BatchRequest:
         return BatchRequest(

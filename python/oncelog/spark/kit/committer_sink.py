@@ -1,4 +1,4 @@
-"""A sink of `receipts.py`: what it has decided can be completed without its query."""
+"""A sink with a `Committer`: what it has decided can be completed without its query."""
 
 from __future__ import annotations
 
@@ -6,36 +6,24 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from oncelog.batches.attempt import Batch, Target
-from oncelog.batches.committables import ReceiptsAttempt, ReceiptsRound
-from oncelog.batches.ledger import LedgerKind
+from oncelog.batches.attempt import Batch
+from oncelog.batches.committables import CommitterTarget
 from oncelog.batches.rules import BatchRequest
 from oncelog.errors import UsageError
 from oncelog.ports import ZnodeStore
 from oncelog.signatures import checked
 from oncelog.spark.kit.folders import ledger_inside
+from oncelog.spark.kit.ledgers import open_ledger
 from oncelog.spark.kit.options import HistoryOptions
 from oncelog.spark.kit.sink import ForeachBatchSink
 from oncelog.spark.kit.spark_files import SparkFiles
 from oncelog.types import Outcome
 
-
-class ReceiptsKindOfTarget(Target[Any], Protocol):
-    """A target whose attempts are those of receipts."""
-
-    @property
-    def ledgers(self) -> LedgerKind[ReceiptsRound]:
-        """Of its kind."""
-
-    def attempt(self, batch: Batch[Any]) -> ReceiptsAttempt[Any]: ...
-
-
 O = TypeVar("O", bound=HistoryOptions)  # noqa: E741 - options
-T = TypeVar("T", bound=ReceiptsKindOfTarget)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +43,19 @@ class Completion:
     undecided: int | None
 
 
-class ReceiptsSink(ForeachBatchSink[O, T]):
+class CommitterSink(ForeachBatchSink[O, CommitterTarget[Any]]):
     """Writes each micro-batch exactly once; can be pickled."""
+
+    @abstractmethod
+    def new_target(self, store: ZnodeStore) -> CommitterTarget[Any]:
+        """The target that the options name, with its ledger in a store."""
+
+    def ledger_place(self) -> str | None:
+        """Where the ledger is: a folder or a URL, as for the option znodes."""
+        return self.options.znodes
+
+    def open_target(self, known: CommitterTarget[Any] | None, ledger: ZnodeStore | None) -> CommitterTarget[Any]:
+        return known or self.new_target(ledger or open_ledger(self.ledger_place()))
 
     @checked
     def complete(self, spark: SparkSession, prefix: str | None = None) -> Completion:
@@ -77,13 +76,13 @@ class ReceiptsSink(ForeachBatchSink[O, T]):
 
     def _complete(self, spark: SparkSession, prefix: str | None, ledger: ZnodeStore | None = None) -> Completion:
         rows = spark.createDataFrame([], "value string")
-        self._look_around(spark)
-        target = self._open(ledger)
+        self.look_around(spark)
+        target = self.open(ledger)
         named = prefix or self._own_prefix()
         found = target.ledgers.require(target.store, named)
         last = -1 if found.last is None else found.last.batch_id
         asked = BatchRequest(named, found.query_id, found.sink_name, found.run_id, last, "")
-        carried_out, forgotten = target.attempt(Batch(asked, self._job(rows))).complete()
+        carried_out, forgotten = target.attempt(Batch(asked, self.job(rows))).complete()
         newest = target.ledgers.read_round(target.store, named, found.current_round)
         return Completion(
             named,
@@ -92,7 +91,7 @@ class ReceiptsSink(ForeachBatchSink[O, T]):
             newest.batch_id if newest is not None and newest.outcome is Outcome.OPEN else None,
         )
 
-    def _look_around(self, spark: SparkSession) -> None:
+    def look_around(self, spark: SparkSession) -> None:
         """Find out what the sink must know of the session before it opens its target."""
 
     def _own_prefix(self) -> str:
@@ -104,7 +103,7 @@ class ReceiptsSink(ForeachBatchSink[O, T]):
         return self.options.prefix("")
 
 
-class FolderSink(ReceiptsSink[O, T]):
+class FolderSink(CommitterSink[O]):
     """A sink with a folder of its own, which also has its ledger if no other place is named."""
 
     def __init__(self, options: O) -> None:
@@ -113,19 +112,23 @@ class FolderSink(ReceiptsSink[O, T]):
 
     @property
     @abstractmethod
-    def _folder(self) -> str:
+    def folder(self) -> str:
         """Its path or URI, as the options give it."""
 
-    def _look_around(self, spark: SparkSession) -> None:
+    def columns(self, df: DataFrame) -> DataFrame:
+        self.look_around(df.sparkSession)
+        return df
+
+    def look_around(self, spark: SparkSession) -> None:
         if self._target is None:
-            self._is_local = SparkFiles(spark, self._folder).is_local
+            self._is_local = SparkFiles(spark, self.folder).is_local
 
-    def _ledger_place(self) -> str:
-        return self.options.znodes or ledger_inside(self._folder, is_local=self._is_local)
+    def ledger_place(self) -> str:
+        return self.options.znodes or ledger_inside(self.folder, is_local=self._is_local)
 
 
-def complete_alone(sink: ReceiptsSink[Any, Any], prefix: str, ledger: ZnodeStore) -> Completion:
-    """Complete what a sink has decided, in a process that does nothing else; see `ReceiptsSink.complete`.
+def complete_alone(sink: CommitterSink[Any], prefix: str, ledger: ZnodeStore) -> Completion:
+    """Complete what a sink has decided, in a process that does nothing else; see `CommitterSink.complete`.
 
     Args:
         ledger: where its ledger is.

@@ -1,9 +1,9 @@
-"""A folder as the place of a batch: have Spark write into a hidden folder, then move the files to where readers look.
+"""Commits batches into a folder: Spark writes into a hidden folder, and then the files move to where readers look.
 
 Spark's writer leaves the files of an attempt in a folder that no other attempt has. Its job commit chooses among tries
 of tasks, as always; a driver or a task that comes late writes into a folder that nobody names any more. Before the
 decision the files are made durable, and a manifest of them is written beside them. The decision names the manifest by
-its hash. Behind it, anybody may move the files, any number of times: their names are Spark's, which are those of one
+its hash. After it, anybody may move the files, any number of times: their names are Spark's, which are those of one
 writing job alone, so a file is either still to be moved or at its final place. The manifest is moved last.
 """
 
@@ -15,12 +15,13 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
-from oncelog.batches.committables import Receipts
+from oncelog.batches.attempt import Batch
+from oncelog.batches.committer import Committable
 from oncelog.crash_points import reach
 from oncelog.errors import CorruptDataError, FileUnavailableError, FileWriteError
 from oncelog.spark.kit.manifests import hash_of
 from oncelog.spark.kit.spark_files import WHOLE_WHEN_CLOSED, FoundFile
-from oncelog.spark.kit.staging import StagingFolder
+from oncelog.spark.kit.staging import StagingCommitter, StagingFolder
 from oncelog_files import folders_of_others, jobs, manifests
 from oncelog_files.crash_points import FilesCrashPoint
 from oncelog_files.errors import FolderChangedError
@@ -33,28 +34,23 @@ SHOWN_TASKS: Final = 10
 _DECIDED: Final = "; the batch is decided: {}, then restart the query, which completes it"
 
 
-class FolderPlace:
-    """The place of one attempt at a batch, and of what it finds unfinished; see `Place` in batches/committables.
+class FolderCommitter(StagingCommitter[DataFrame]):
+    """Writes one attempt at a batch, and commits what it finds decided; see `Committer`.
 
     Args:
         options: of the sink.
-        prefix, batch_id: of the batch.
-        rows: of the batch; here only its session is used.
-        own: folders that are known to belong to no other writer; the place adds its own.
+        batch: to write; only the session of its rows is used here.
+        own: folders that are known to belong to no other writer; the committer adds its own.
     """
 
-    def __init__(
-        self, options: SinkOptions, prefix: str, batch_id: int, rows: DataFrame, own: set[str] | None = None
-    ) -> None:
+    def __init__(self, options: SinkOptions, batch: Batch[DataFrame], own: set[str] | None = None) -> None:
+        super().__init__(batch.job.sparkSession, options.path, batch.request)
         self._options = options
-        self._prefix = prefix
-        self._batch_id = batch_id
         self._own = set() if own is None else own
-        self.staging = StagingFolder(rows.sparkSession, options.path, prefix)
 
     # Before the decision
 
-    def write(self, job: DataFrame, attempt: str) -> Receipts:
+    def stage(self, job: DataFrame, attempt: str) -> Committable:
         """Have Spark write the rows of a batch.
 
         Raises:
@@ -72,15 +68,16 @@ class FolderPlace:
         rows = written.rows
         if not rows:
             self.discard(attempt)
-            return Receipts((), 0)
+            return Committable((), 0)
         found = self.staging.written(attempt, rows)
         self._check_seen(written, found)
         partitions = jobs.partition_types(job.schema, options.partition_by)
-        text = Manifest(self._prefix, self._batch_id, options.format, rows, tuple(found), partitions).text()
+        prefix, batch_id = self._request.prefix, self._request.batch_id
+        text = Manifest(prefix, batch_id, options.format, rows, tuple(found), partitions).text()
         self.staging.keep(attempt, text)
         reach(FilesCrashPoint.LISTED)
-        decided = Decided(self.staging.files.root, attempt, self._prefix, self._batch_id, hash_of(text))
-        return Receipts(decided.names(), rows)
+        decided = Decided(self.staging.files.root, attempt, prefix, batch_id, hash_of(text))
+        return Committable(decided.parts(), rows)
 
     def _check_seen(self, written: jobs.Written, found: Sequence[FoundFile]) -> None:
         """Refuse a batch whose tasks wrote to disks of other hosts; a storage of several hosts shows all files."""
@@ -95,27 +92,27 @@ class FolderPlace:
                 unseen=unseen[:SHOWN_TASKS],
             )
 
-    def prepare(self, decided: Sequence[str]) -> None:
+    def validate(self, staged: Committable) -> None:
         """Make sure that what is to be decided is there.
 
         Raises:
             RoundAbortedError: the staging folder is gone.
         """
-        if decided:
-            self.staging.check(manifests.of_names(decided).attempt)
+        if staged.parts:
+            self.staging.check(manifests.of_parts(staged.parts).attempt)
 
-    # Behind the decision
+    # After the decision
 
-    def show(self, decided: Sequence[str]) -> None:
+    def commit(self, parts: Sequence[str]) -> None:
         """Move the files of a decided batch to where readers look, then its manifest; remove the staging folder.
 
         Raises:
             FolderChangedError: files are gone, or others are in their way.
             FileUnavailableError: not now.
         """
-        if not decided:
+        if not parts:
             return
-        batch = manifests.of_names(decided)
+        batch = manifests.of_parts(parts)
         with _carrying_out(batch):
             staging = self.staging.of(batch.path, batch.prefix)
             reach(FilesCrashPoint.SHOW)
@@ -130,10 +127,6 @@ class FolderPlace:
             reach(FilesCrashPoint.PUBLISHED)
             staging.remove(batch.attempt)
         reach(FilesCrashPoint.REMOVED)
-
-    def discard(self, attempt: str) -> None:
-        """Remove what an attempt left."""
-        self.staging.remove(attempt)
 
 
 # Steps ----------------------------------------------------------------------------------------------------------------

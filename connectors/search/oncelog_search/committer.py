@@ -1,8 +1,8 @@
-"""An index as the place of a batch: stage its documents in a folder, and send them behind the decision.
+"""Commits batches into an index: stages their documents in a folder, and sends them after the decision.
 
 An index has no transactions. So what a batch consists of is fixed before its decision: the documents, the `_id` of each
 and, if it replaces another one, its version, in files that nobody changes any more. Whatever the store could refuse is
-refused by then. Behind the decision anybody may send the files, any number of times, and at the same time as others: a
+refused by then. After the decision anybody may send the files, any number of times, and at the same time as others: a
 document that is there is not added again, and none is replaced by that of an older batch.
 
 A batch that replaces documents has one version. The store keeps a document whose version is larger, whoever wrote it:
@@ -15,12 +15,13 @@ of one, which may still send any version that the ledger ever had, replaces a do
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
-from oncelog.batches.committables import Receipts
+from oncelog.batches.attempt import Batch
+from oncelog.batches.committer import Committable
 from oncelog.crash_points import reach
 from oncelog.errors import (
     CorruptDataError,
@@ -31,8 +32,9 @@ from oncelog.errors import (
 )
 from oncelog.spark.kit.manifests import hash_of
 from oncelog.spark.kit.spark_files import FAILURES
-from oncelog.spark.kit.staging import StagingFolder
+from oncelog.spark.kit.staging import StagingCommitter, StagingFolder
 from oncelog.spark.kit.upserts import key_twice
+from oncelog.types import Outcome
 from oncelog.znodes.clock import wall_ms
 from oncelog_search import documents, fields, indices, manifests
 from oncelog_search.crash_points import SearchCrashPoint
@@ -69,23 +71,20 @@ _DECIDED: Final = (
 )
 
 
-class IndexPlace:
-    """The place of one attempt at a batch, and of what it finds unfinished; see `Place` in batches/committables.
+class IndexCommitter(StagingCommitter[Job]):
+    """Writes one attempt at a batch, and commits what it finds decided; see `Committer`.
 
     Args:
         options: of the sink.
         server: the store.
-        prefix, batch_id: of the batch.
-        job: of the batch; it also sends what is found unfinished.
+        batch: to write; its job also sends what is found decided.
     """
 
-    def __init__(self, options: SinkOptions, server: SearchServer, prefix: str, batch_id: int, job: Job) -> None:
+    def __init__(self, options: SinkOptions, server: SearchServer, batch: Batch[Job]) -> None:
+        super().__init__(batch.job.spark, options.staging, batch.request)
         self._options = options
         self._server = server
-        self._prefix = prefix
-        self._batch_id = batch_id
-        self._job = job
-        self.staging = StagingFolder(job.spark, options.staging, prefix)
+        self._job = batch.job
         self.last_version = 0
         """Of the batches that are decided."""
         self.restate: Callable[[Decided], Decided] | None = None
@@ -94,13 +93,14 @@ class IndexPlace:
         self._unsent = ""
         """The attempt that this process has staged and nobody has sent."""
 
-    def forget(self, known: Iterable[str]) -> None:
-        """Remove the manifests of old batches, other than those of the attempts that the ledger knows."""
-        self.staging.forget(KEPT, known)
+    def clean_up(self, attempts: Mapping[str, Outcome]) -> None:
+        """Also remove the manifests of old batches, other than those of the attempts that the ledger knows."""
+        self.staging.forget(KEPT, attempts)
+        super().clean_up(attempts)
 
     # Before the decision
 
-    def write(self, job: Job, attempt: str) -> Receipts:
+    def stage(self, job: Job, attempt: str) -> Committable:
         """Stage the documents of a batch.
 
         Raises:
@@ -125,24 +125,24 @@ class IndexPlace:
         sha256 = self._kept(attempt, index, written) if written.rows else ""
         if not written.rows:
             self.discard(attempt)
-        root = self.staging.files.root
-        decided = Decided(root, attempt, self._prefix, self._batch_id, planned.version, sha256)
+        root, asked = self.staging.files.root, self._request
+        decided = Decided(root, attempt, asked.prefix, asked.batch_id, planned.version, sha256)
         self._unsent = attempt
-        return Receipts(decided.names(), written.rows)
+        return Committable(decided.parts(), written.rows)
 
-    def prepare(self, decided: Sequence[str]) -> None:
+    def validate(self, staged: Committable) -> None:
         """Make sure that what is to be decided is there.
 
         Raises:
             RoundAbortedError: the staging folder is gone.
         """
-        batch = manifests.of_names(decided)
+        batch = manifests.of_parts(staged.parts)
         if batch.sha256:
             self.staging.check(batch.attempt)
 
-    # Behind the decision
+    # After the decision
 
-    def show(self, decided: Sequence[str]) -> None:
+    def commit(self, parts: Sequence[str]) -> None:
         """Send the documents of a decided batch, then move its manifest, and remove the staging folder.
 
         Raises:
@@ -150,7 +150,7 @@ class IndexPlace:
             StagingChangedError: documents are gone.
             SearchUnavailableError, SearchAccessError, FileUnavailableError: not now.
         """
-        batch = manifests.of_names(decided)
+        batch = manifests.of_parts(parts)
         if not batch.sha256:
             return
         with _carrying_out(batch):
@@ -168,17 +168,13 @@ class IndexPlace:
             staging.remove(batch.attempt)
         reach(SearchCrashPoint.REMOVED)
 
-    def discard(self, attempt: str) -> None:
-        """Remove what an attempt left."""
-        self.staging.remove(attempt)
-
     # Steps
 
     def _kept(self, attempt: str, index: Index, written: Written) -> str:
         """Make what is staged durable, and its manifest; returns the hash of that."""
-        found = self.staging.written(attempt, written.rows)
+        asked, found = self._request, self.staging.written(attempt, written.rows)
         self._check_staged([self._path(self.staging, attempt, file.name) for file in found], written.rows)
-        text = Manifest(self._prefix, self._batch_id, index.name, index.uuid, *written, tuple(found)).text()
+        text = Manifest(asked.prefix, asked.batch_id, index.name, index.uuid, *written, tuple(found)).text()
         self.staging.keep(attempt, text)
         reach(SearchCrashPoint.LISTED)
         return hash_of(text)

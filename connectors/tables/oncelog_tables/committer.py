@@ -1,4 +1,4 @@
-"""A table as the place of a batch: write its files beside the table's own, and make them known at once.
+"""Commits batches into a table: Spark writes files next to the table's own, and one commit of its log adds them.
 
 Spark writes the files into a folder of the attempt, below the table's: no reader looks there, since none of the table's
 snapshots names them. The decision follows when all of them are complete and durable. Then one commit of the table's own
@@ -19,7 +19,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from oncelog.batches.committables import Receipts
+from oncelog.batches.attempt import Batch
+from oncelog.batches.committer import Committable, Committer
 from oncelog.crash_points import reach
 from oncelog.errors import (
     CorruptDataError,
@@ -48,37 +49,34 @@ _DECIDED: Final = (
 )
 
 
-class BatchPlace:
-    """The place of one attempt at a batch, and of what it finds unfinished; see `Place` in batches/committables.
+class TableCommitter(Committer[Job]):
+    """Writes one attempt at a batch, and commits what it finds decided; see `Committer`.
 
     Args:
         tables: of the format.
         name: of the table.
         key_columns: by which rows are replaced; empty if they are only added.
-        app_id: of the sink, as the table knows it.
-        batch_id: of the batch.
-        job: whose session finds the files.
+        batch: to write; the session of its job finds the files.
     """
 
-    def __init__(
-        self, tables: Tables, name: str, key_columns: Sequence[str], app_id: str, batch_id: int, job: Job
-    ) -> None:
+    def __init__(self, tables: Tables, name: str, key_columns: Sequence[str], batch: Batch[Job]) -> None:
         self._tables = tables
         self._name = name
         self._key_columns = key_columns
-        self._app_id = app_id
-        self._batch_id = batch_id
-        self._job = job
+        self._app_id = f"{batch.request.prefix}/{batch.request.query_id}"
+        """The sink, as the table knows it."""
+        self._batch_id = batch.request.batch_id
+        self._job = batch.job
         self._known: dict[str, list[FileFacts]] = {}
         """The files of the attempt that this object wrote itself."""
 
-    def has_batches(self) -> bool:
+    def has_history(self) -> bool:
         """Whether the table has a batch of this sink."""
         return self._tables.open(self._name).last_batch(self._app_id) is not None
 
     # Before the decision
 
-    def write(self, job: Job, attempt: str) -> Receipts:
+    def stage(self, job: Job, attempt: str) -> Committable:
         """Write the rows of a batch as files.
 
         Raises:
@@ -106,7 +104,7 @@ class BatchPlace:
             )
         if not rows:
             files.remove(folder)
-            return Receipts((), 0)
+            return Committable((), 0)
         if key_columns:
             found, facts = self._with_keys(table, files, folder, facts)
         decided = Decided(
@@ -127,17 +125,17 @@ class BatchPlace:
         files.sync_names("", [f"{folder}/{found[0].name}"])
         reach(TablesCrashPoint.DURABLE)
         self._known[attempt] = facts
-        return Receipts(decided.names(), rows)
+        return Committable(decided.parts(), rows, participants=decided.files)
 
-    def prepare(self, names: Sequence[str]) -> None:
-        """Look whether the table still takes the files: the job may have taken long.
+    def validate(self, staged: Committable) -> None:
+        """Check that the table still takes the files: the job may have taken long.
 
         Raises:
             NotPreparedError: it does not.
         """
-        if names:
+        if staged.parts:
             try:
-                decided = decisions.of_names(names)
+                decided = decisions.of_parts(staged.parts)
                 table = self._table_of(decided)
                 _check_layout(table, decided, takes=table.layout == decided.layout)
                 columns.check_unchanged(decided.columns, table.name, table.columns)
@@ -150,19 +148,19 @@ class BatchPlace:
                 ) from None
         reach(TablesCrashPoint.PREPARED)
 
-    # Behind the decision
+    # After the decision
 
-    def show(self, names: Sequence[str]) -> None:
-        """Have a decided batch in the table, unless it is there.
+    def commit(self, parts: Sequence[str]) -> None:
+        """Add the files of a decided batch to the table, unless it has them.
 
         Raises:
             TableChangedError: the table no longer takes them.
             TableUnavailableError: not now.
             CorruptDataError: files are gone.
         """
-        if not names:
+        if not parts:
             return
-        decided = decisions.of_names(names)
+        decided = decisions.of_parts(parts)
         with _carrying_out(decided):
             table = self._committed(decided)
             reach(TablesCrashPoint.COMMITTED)

@@ -1,4 +1,4 @@
-"""A table of PostgreSQL as the place of a batch: stage its rows, insert them at once, and remove what is left.
+"""Commits batches into a table of PostgreSQL: stages rows, inserts them at once, and removes what is left.
 
 A batch is inserted by one transaction, which also adds its row to the table `batches`: so it becomes visible at one
 moment, and never twice. The transaction runs up to its COMMIT before the decision, where each constraint, trigger and
@@ -13,17 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
-from oncelog.batches.committables import Receipts
+from oncelog.batches.attempt import Batch
+from oncelog.batches.committer import Committable, Committer
 from oncelog.crash_points import reach
 from oncelog.errors import CorruptDataError, InvalidRecordError, NotPreparedError, OncelogError, ensure
-from oncelog_postgres import columns, prepared, staged_rows, tables
+from oncelog_postgres import columns, marks, prepared, staged_rows, tables
 from oncelog_postgres.crash_points import PostgresCrashPoint
 from oncelog_postgres.database import Database, conninfo, listed, name, text, type_name
 from oncelog_postgres.errors import DatabaseAccessError, DatabaseUnavailableError, TableChangedError
 from oncelog_postgres.failures import KeyTwiceError, OvertakenError, staging_is_gone
-from oncelog_postgres.insertion import STAGING, Insertion, of_names, staging_table
+from oncelog_postgres.insertion import STAGING, Insertion, of_parts, staging_table
 from oncelog_postgres.jobs import Job
 from oncelog_postgres.options import SinkOptions
 from oncelog_postgres.sessions import session
@@ -41,20 +42,22 @@ _DECIDED: Final = (
 )
 
 
-class BatchPlace:
-    """The place of one attempt at a batch, and of what it finds unfinished; see `Place` in batches/committables.
+class PostgresCommitter(Committer[Job]):
+    """Writes one attempt at a batch, and commits what it finds decided; see `Committer`.
 
     Args:
         options: of the sink.
-        prefix: of its history.
-        shared: see `Batch`.
+        batch: to write.
+        marked: the prefixes and queries that this process has marked in the database; the committer adds its own.
     """
 
-    def __init__(self, options: SinkOptions, prefix: str, shared: dict[Any, Any] | None = None) -> None:
+    def __init__(self, options: SinkOptions, batch: Batch[Job], marked: set[tuple[str, str]]) -> None:
         self._options = options
         self._schema = options.address.schema
-        self._prefix = prefix
-        self._session = session(options.address, shared)
+        self._request = batch.request
+        self._prefix = batch.request.prefix
+        self._session = session(options.address, batch.shared)
+        self._marked = marked
         self._has_batches = False
 
     @property
@@ -72,7 +75,7 @@ class BatchPlace:
 
     # Before the decision
 
-    def write(self, job: Job, attempt: str) -> Receipts:
+    def stage(self, job: Job, attempt: str) -> Committable:
         """Stage the rows of a batch.
 
         Raises:
@@ -92,7 +95,7 @@ class BatchPlace:
         reach(PostgresCrashPoint.WRITTEN)
         if not copied:
             self.discard(attempt)
-            return Receipts((), 0)
+            return Committable((), 0)
         insertion = Insertion(
             attempt,
             self._prefix,
@@ -105,10 +108,10 @@ class BatchPlace:
         )
         staged_rows.refuse_losses(self.database, insertion, planned)
         staged_rows.refuse_keys_without_value(self.database, insertion, table)
-        return Receipts(insertion.names(), insertion.rows)
+        return Committable(insertion.parts(), insertion.rows)
 
-    def prepare(self, names: Sequence[str]) -> None:
-        """Insert the rows in a transaction that stays open until `show`, or `close`.
+    def validate(self, staged: Committable) -> None:
+        """Insert the rows in a transaction that stays open until `commit`, or `close`.
 
         Raises:
             InvalidRecordError: the table refuses a row, or two rows have the same key.
@@ -116,9 +119,9 @@ class BatchPlace:
             RoundAbortedError: others aborted the batch.
             CorruptDataError: a task's rows are not there.
         """
-        if not names:
+        if not staged.parts:
             return
-        insertion = of_names(names)
+        insertion = of_parts(staged.parts)
         if insertion.is_prepared:
             self._check_prepared(insertion)
             reach(PostgresCrashPoint.PREPARED)
@@ -136,18 +139,18 @@ class BatchPlace:
             raise
         reach(PostgresCrashPoint.PREPARED)
 
-    # Behind the decision
+    # After the decision
 
-    def show(self, names: Sequence[str]) -> None:
+    def commit(self, parts: Sequence[str]) -> None:
         """Commit the rows of a decided batch, unless they are; then drop its staging table.
 
         Raises:
             TableChangedError: the table no longer takes them.
             DatabaseUnavailableError, DatabaseAccessError: not now, or not by this role.
         """
-        if not names:
+        if not parts:
             return
-        insertion = of_names(names)
+        insertion = of_parts(parts)
         with _carrying_out(insertion):
             reach(PostgresCrashPoint.COMMIT)
             if insertion.is_prepared:
@@ -164,7 +167,7 @@ class BatchPlace:
             self._session.rollback()
         self._drop(self._schema, attempt)
 
-    def attempts(self) -> list[str]:
+    def list_staged(self) -> list[str]:
         """The attempts of this prefix that have a staging table."""
         found = self.database.rows(
             text(
@@ -176,6 +179,17 @@ class BatchPlace:
             )
         )
         return [str(table).removeprefix(STAGING) for (table,) in found]
+
+    def has_history(self) -> bool:
+        asked, database = self._request, self.database
+        has_prefix = asked.batch_id > 0 and tables.has_batches(database, self._schema, asked.prefix)
+        return has_prefix or marks.is_left(database, asked.prefix, asked.query_id)
+
+    def mark_history(self) -> None:
+        query = self._request.prefix, self._request.query_id
+        if query not in self._marked:
+            marks.leave(self._options.address, *query)
+            self._marked.add(query)
 
     # Steps
 
