@@ -80,14 +80,10 @@ def test_a_role_that_acts_as_another_one_ends_the_sessions_of_its_predecessor(
     world = PostgresWorld(tmp_path, postgres, "value text PRIMARY KEY")
     postgres.ask(f"GRANT INSERT ON {world.table} TO owners")
     world.url = world.url.replace("oncelog@", "acting@")
-    left: list[CommittableAttempt[Any]] = []
-
-    def abort(attempt: CommittableAttempt[Any]) -> None:
-        """Its transaction stays open."""
-        left.append(attempt)
-
+    left: list[CommittableAttempt[Any]] = []  # their transactions stay open
     with pytest.MonkeyPatch.context() as patched, at(CrashPoint.ROUND_DECIDED, stop):
-        patched.setattr(CommittableAttempt, "abort", abort)
+        patched.setattr(CommittableAttempt, "abort", lambda _: None)
+        patched.setattr(CommittableAttempt, "close", left.append)
         with pytest.raises(StoppedOnPurposeError):
             world.run(0, FIRST)
 

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from json_folder_target import JsonFolderSink
 from oncelog.crash_points import CrashPoint
+from oncelog.spark.kit.ledgers import close_ledgers
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from tests.style.tree import ROOT
 from tests.support.docs.blocks import programs
@@ -52,8 +53,7 @@ def test_a_query_that_is_killed_and_started_again_leaves_each_row_once(spark: Sp
         try:
             query.trigger(availableNow=True).start().awaitTermination()
         finally:
-            if sink._target is not None:
-                sink._target.store.close()  # queries leave that to the end of their process
+            close_ledgers()  # queries leave that to the end of their process
 
     written = []
     for number, point in enumerate([CrashPoint.ROUND_DECIDE, CrashPoint.ROUND_DECIDED, CrashPoint.SINK_DONE]):

@@ -43,7 +43,7 @@ def test_only_the_modules_of_payloads_know_what_is_in_a_znode() -> None:
     elsewhere = [
         place(path, node.lineno)
         for path, module in shipped_modules()
-        if not is_in_znodes(path) and path.stem != "receipts"
+        if not is_in_znodes(path) and path.stem != "committables"
         for node in ast.walk(module)
         if isinstance(node, ast.Attribute)
         and node.attr in {"encode", "decode"}
