@@ -67,7 +67,7 @@ def stands_still(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     with monkeypatch.context() as patched:
         patched.setattr(CommittableAttempt, "abort", lambda _: None)
-        patched.setattr(CommittableAttempt, "close", still.append)
+        patched.setattr(CommittableAttempt, "close", lambda attempt: still.append(attempt))  # noqa: PLW0108 - bound as a method
         yield
     for attempt in still:
         attempt.committer.close()

@@ -83,7 +83,7 @@ def test_a_role_that_acts_as_another_one_ends_the_sessions_of_its_predecessor(
     left: list[CommittableAttempt[Any]] = []  # their transactions stay open
     with pytest.MonkeyPatch.context() as patched, at(CrashPoint.ROUND_DECIDED, stop):
         patched.setattr(CommittableAttempt, "abort", lambda _: None)
-        patched.setattr(CommittableAttempt, "close", left.append)
+        patched.setattr(CommittableAttempt, "close", lambda attempt: left.append(attempt))  # noqa: PLW0108 - bound as a method
         with pytest.raises(StoppedOnPurposeError):
             world.run(0, FIRST)
 

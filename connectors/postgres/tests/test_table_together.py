@@ -49,7 +49,7 @@ class Both:
             for options in self._options
         ]
         asked = [
-            BatchRequest(f"{self._world.prefix}{number}", "query", "sink", run, batch_id, f"offsets of {batch_id}")
+            BatchRequest(f"{self._world.prefix}-{number}", "query", "sink", run, batch_id, f"offsets of {batch_id}")
             for number in range(len(targets))
         ]
         batches = [Batch(request, job) for request, job in zip(asked, jobs, strict=True)]

@@ -26,7 +26,7 @@ class TestLogTarget(TargetContract):
     world_class = LogTargetWorld
 
 
-class TestReceiptsTarget(TargetContract):
+class TestCommitterTarget(TargetContract):
     world_class = TextFolderWorld
 
 
