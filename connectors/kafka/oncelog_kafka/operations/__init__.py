@@ -1,1 +1,1 @@
-"""What operators need: inspection, metrics, repair, restore, rebuilding a lost ledger. All of it works without a query."""
+"""What operators need, with or without a running query: inspection, metrics, repair, restore, lost ledgers."""
