@@ -61,7 +61,7 @@ BUILDABLE := $(if $(shell command -v mvn >/dev/null && command -v $${JAVA_HOME:+
 # Phrases that are never right, and what to write instead: tools/phrases.txt. Checked in PLAIN, but for the files in
 # REWRITE, which still contain some: if you rewrite one, take it off the list.
 PHRASES := (?i)\b(?:$(shell sed 's/->.*//' tools/phrases.txt | paste -sd '|'))\b
-PLAIN := $(wildcard docs README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md $(addprefix python/oncelog/,checkpoints cli clients coordinator log metrics protocol ui znodes))
+PLAIN := $(wildcard docs README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md $(addprefix python/oncelog/,batches checkpoints cli clients coordinator log metrics protocol spark ui znodes) $(addsuffix s/*/oncelog_*,connector))
 REWRITE := $(addprefix docs/,benchmarks.md design/023-faults-at-the-edges.md growth.md)
 
 help: ## Show this list

@@ -10,4 +10,4 @@ from oncelog.errors import FatalError
 
 
 class FolderChangedError(FatalError):
-    """The folder of a decided batch lacks its files, or has others in their way: mend it, then restart the query."""
+    """The folder of a decided batch lacks its files, or has others in their way: correct it, then restart the query."""

@@ -1,6 +1,6 @@
 """What a batch consists of: its manifest, which the decision names by its hash, so that it fits into one znode.
 
-A manifest is written beside the files of an attempt, before the decision. When all of them have their final names, it
+A manifest is written next to the files of an attempt, before the decision. When all of them have their final names, it
 is moved to its own: at that moment readers of manifests see the whole batch.
 """
 

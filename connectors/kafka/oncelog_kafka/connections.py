@@ -51,7 +51,7 @@ def _kept(place: LedgerPlace, *, create: bool) -> ZnodeStore:
 
 
 def is_usable(store: ZnodeStore) -> bool:
-    """Whether a store that is open can still be used; one whose topic was deleted can only be opened anew."""
+    """Whether an open store still works. If its topic was deleted, it has to be opened again."""
     return not (isinstance(store, ReplicatedZnodeStore) and store.is_broken)
 
 

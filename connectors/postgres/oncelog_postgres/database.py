@@ -40,7 +40,7 @@ _COMMIT: Final = sql.SQL("COMMIT")
 def text(template: LiteralString, **parts: Any) -> Sql:
     """A statement, or part of one: what goes into the braces of a template is other SQL, or else a value.
 
-    Values do not go beside the statement: psycopg would then read a % in a name as the place of one.
+    Values are part of the statement: with separate values, psycopg would read a % in a name as a placeholder.
     """
     return sql.SQL(template).format(**parts)
 
@@ -67,7 +67,7 @@ def conninfo(address: PostgresAddress) -> str:
 
 
 class _Watchful(Impatient):
-    """A connection whose waits end if the server stands still.
+    """A connection whose waits end if the server stops responding.
 
     Attributes:
         address: of the server.

@@ -1,4 +1,4 @@
-"""Marks of the queries that have written into a database, beside their batches: rows of the tables `batches`.
+"""Marks of the queries that have written into a database: rows of the tables `batches`, in addition to their batches.
 
 A ledger that does not know a query, where a mark does, is not the query's. Spark may not have recorded the first batch,
 and the url may name another schema than before, so a mark names the query, and those of all schemas count.

@@ -1,6 +1,6 @@
 """The settings of a transaction that oncelog relies on, whatever server, database and role say.
 
-They are set anew in each transaction of the driver and of a task, because a pooler lends the connection to others in
+They are set again in each transaction of the driver and of a task, because a pooler lends the connection to others in
 between. Settings by which PostgreSQL reads a text (DateStyle, TimeZone, ...) stay as the role has them: they are the
 administrator's decision, as for any other client.
 """

@@ -1,4 +1,4 @@
-"""Servers that stand still: a host that is frozen or out of memory keeps its connections, and answers nothing.
+"""Servers that do not respond: a host that is frozen or out of memory keeps its connections, and answers nothing.
 
 TCP does not tell them from servers with much to do, and a statement may take as long as it does. So who waits for one
 asks the server something else meanwhile, every `timeout_ms`: whether it takes another connection. Behind a pooler, the
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def stands_still(address: PostgresAddress) -> bool:
-    """Whether the server lets a new connection wait until the time-out; one that refuses it does not stand still."""
+    """Whether the server lets a new connection wait until the time-out. One that refuses it does respond."""
     deadline_s = time.monotonic() + address.timeout_ms / 1000
     with suppress(NotNowError, OncelogError):
         StoreConnection(address, deadline_s).close()

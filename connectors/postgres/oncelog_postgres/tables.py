@@ -1,7 +1,7 @@
-"""What the database says of a table that rows go to, and oncelog's own tables beside it.
+"""What the database knows about the table that rows go to, and oncelog's own tables.
 
 The schema of oncelog (`oncelog`, unless the url names another one) has a table `batches`: which batches are in their
-tables, by the attempts that wrote them. Beside it are the staging tables of attempts that are under way.
+tables, by the attempts that wrote them. The same schema has the staging tables of attempts that are under way.
 """
 
 from __future__ import annotations

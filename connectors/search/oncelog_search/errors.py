@@ -22,7 +22,7 @@ class SearchAccessError(FatalError):
 
 
 class IndexChangedError(FatalError):
-    """The index of a decided batch no longer takes the batch's documents: mend it, then restart the query."""
+    """The index of a decided batch no longer takes the batch's documents: correct it, then restart the query."""
 
 
 class StagingChangedError(FatalError):

@@ -1,7 +1,7 @@
 """Which columns fit into which fields of an index, and what their values must satisfy.
 
-The store looks at a document's values when it takes the document: behind the decision. So a column goes into a field
-only if no value of the column's type can be refused, or if Spark can find those that would be.
+The store checks a document's values when it takes the document, which is after the decision. So a column goes into a
+field only if no value of the column's type can be refused, or if Spark can find those that would be.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a batch consists of: its manifest, which the decision names by its hash, so that it fits into one znode.
 
-A manifest is written beside the records of an attempt, before the decision. When the store has taken all of them, it is
-moved to its own place: whoever finds it there knows that nothing is left to be sent.
+A manifest is written next to the records of an attempt, before the decision. When the store has taken all of them, it
+is moved to its final folder, which shows that nothing is left to send.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tasks that send staged records to the store, a request at a time, and go on asking while it is away or busy.
+"""The tasks that send staged records to the store, a request at a time, and retry while it is unreachable or busy.
 
 A record may be sent any number of times: the `_id` of an added document, and the version of one that replaces another,
 are part of the decision. So if a request is repeated, the answer that the store has the document of that version is as

@@ -70,8 +70,8 @@ class Decided:
         if (len(found), digest_of(found)) != (self.files, self.digest):
             raise CorruptDataError(
                 "the files of a decided batch are not in the table's folder as they were written: was the folder "
-                "restored from a backup, or cleaned up while the query stood still? Restore them; or, if the batch may "
-                "be lost, begin with a new checkpoint and another transactionalIdPrefix",
+                "restored from a backup, or cleaned up while the query was suspended? Restore them; or, if the batch "
+                "may be lost, begin with a new checkpoint and another transactionalIdPrefix",
                 table=self.table,
                 attempt=self.attempt,
                 files=len(found),

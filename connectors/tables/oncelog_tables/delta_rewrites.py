@@ -1,6 +1,6 @@
 """Whether delta-rs can rewrite files of a Delta table, and leaves the rows in them as they are.
 
-A merge writes each file that has a row to replace anew, with all rows of others in it. delta-rs does not read every
+A merge rewrites each file that has a row to replace, with all its other rows. delta-rs does not read every
 file as the readers of Delta do: it takes the timestamps of INT96, which Spark's writer makes by default, for
 nanoseconds, which end in 1677 and 2262, and it does not know Spark's marks of the old calendar. So before a batch is
 decided, and again before it is merged, the sink looks at the files in which the merge could find rows. It reads the

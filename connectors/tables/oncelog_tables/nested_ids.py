@@ -49,7 +49,7 @@ def loaded(spark: SparkSession, ids: Sequence[int]) -> Iterator[None]:
             state.sessionState().resourceLoader().addJar(packaging.jars())
             if not _has(jvm, later):
                 raise UsageError(
-                    "oncelog's jar is older than this package; install the package anew, or in a source tree run: make "
+                    "oncelog's jar is older than this package; reinstall the package, or in a source tree run: make "
                     "shims",
                     jar=packaging.jars(),
                 )

@@ -1,7 +1,7 @@
 """A target of two functions: one writes a batch together with a token, the other says whether a token was written.
 
-Nothing is staged: the rows are written behind the decision, from the batch that Spark passes. If the driver dies before
-that, Spark replays the batch, because its checkpoint does not have it yet; so the rows are at hand again. What makes
+Nothing is staged: the rows are written after the decision, from the batch that Spark passes. If the driver dies before
+that, Spark replays the batch, because its checkpoint does not have it yet, and so brings the rows again. What makes
 this exact is the contract of the functions (`oncelog.testing.once_contract` tests it):
 
 - `write` makes all rows and the token visible at one moment, or nothing.

@@ -40,7 +40,7 @@ T = TypeVar("T")
 RENEWALS_PER_TIMEOUT = 3
 
 SETTLED_EVERY = 4
-"""Batches between two settlings, where steps are dear."""
+"""Batches between two settlings on a high-latency store."""
 
 Job = Callable[[WriteTask], Iterable[Written]]
 """Runs the tasks of a batch and returns what they wrote, in the order of the rows."""
@@ -89,7 +89,7 @@ class LogTarget:
         return Step(step.run, take, recover)
 
     def after_batch(self, partitions: Iterable[TopicIdPartition]) -> None:
-        """Settle owners if upkeep is due; where steps are dear, those of a few batches together."""
+        """Settle owners if that is due; on a high-latency store, those of a few batches together."""
         self._written.update(partitions)
         self._batches += 1
         if self._settles_with_decisions or (self._batches < SETTLED_EVERY and self.store.joins_steps):

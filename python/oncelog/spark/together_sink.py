@@ -131,7 +131,7 @@ def together(*sinks: AnySink | tuple[AnySink, RowsOf]) -> TogetherSink:
 
     Args:
         sinks: two or more, such as `oncelog.spark.sink`, `oncelog_kafka.sink` and `oncelog_postgres.sink` make. They
-            write in this order, and commit in this order behind the decision. A pair of a sink and a function writes
+            write in this order and, after the decision, commit in this order. A pair of a sink and a function writes
             what the function makes of the batch: other columns, or some of the rows.
 
     Returns:
@@ -172,5 +172,5 @@ def _rows(df: DataFrame, rows_of: RowsOf | None) -> DataFrame:
     """What one of the sinks writes of a batch."""
     rows = df if rows_of is None else rows_of(df)
     if not isinstance(rows, DataFrame):
-        raise UsageError("the function beside a sink must return a DataFrame", returned=type(rows).__name__)
+        raise UsageError("the function that is given with a sink must return a DataFrame", returned=type(rows).__name__)
     return rows

@@ -129,7 +129,7 @@ class KafkaPartitions:
         partitions_of: Callable[[Any], Any],
         known_id: str | None = None,
     ) -> Any:
-        """What the leader says of the partition, or the name of what went wrong; who leads is looked up anew then.
+        """What the leader says of the partition, or the name of an error. After one, the leader is looked up again.
 
         Args:
             topic: by its name.

@@ -38,7 +38,7 @@ def store(settings: Settings, topic: str, *, create: bool, rights: Sequence[str]
     Args:
         settings: with which its cluster is reached.
         topic: its name.
-        create: whether it may be created. It is not created anew if it is deleted later.
+        create: whether it may be created. If it is deleted later, it is not created again.
         rights: that this user needs on the topic.
 
     Raises:

@@ -177,7 +177,7 @@ class KafkaSource:
         """Everything at about one moment.
 
         Raises:
-            OncelogError: the brokers or the ledger are away, or do not allow it.
+            OncelogError: the brokers or the ledger are unreachable, or refuse access.
         """
         reading = Reading(self.metrics)
         self.read_into(reading)

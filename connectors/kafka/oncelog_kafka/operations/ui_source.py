@@ -26,7 +26,7 @@ PARTITIONS_MOST: Final = 1_000
 GROUPS_MOST: Final = 200
 
 SEARCH_SECONDS: Final = 5.0
-"""How long readers of a partition must have stood still before its leader is asked by whom."""
+"""How long readers of a partition must have been stuck before its leader is asked for the cause."""
 
 TopicPartition = tuple[str, int]
 
@@ -44,7 +44,7 @@ class Overview(Protocol):
 
 
 class HangSearch:
-    """Looks for transactions that nobody ends, where readers stand still.
+    """Looks for hanging transactions where readers are stuck.
 
     Args:
         find: asks the leaders of some partitions, and the coordinators.
@@ -111,7 +111,7 @@ class ClusterSource:
         """Everything at about one moment.
 
         Raises:
-            OncelogError: the brokers or the ledger are away, or do not allow it.
+            OncelogError: the brokers or the ledger are unreachable, or refuse access.
         """
         reading = Reading(self.metrics)
         self._source.read_into(reading)

@@ -1,7 +1,7 @@
 """Transactions that are open in a partition and over at their coordinator: what became of them, and what is safe. Pure.
 
-Nobody ends such a transaction, and read_committed readers stand still before it. It happens if a coordinator left out a
-marker (KAFKA-20734), or if a write arrives behind the end of its transaction (KIP-890).
+Nobody ends such a transaction, and read_committed readers are stuck in front of it. It happens if a coordinator left
+out a marker (KAFKA-20734), or if a write arrives after the end of its transaction (KIP-890).
 
 A producer asks for a commit when all its rows are acknowledged, and a leader drops what it has already. Hence rows of a
 committed transaction are part of it, wherever their marker is. Transactions of one producer with one epoch cannot be

@@ -1,4 +1,4 @@
-"""What the driver asks of the JVM beside Spark's own API for Python."""
+"""What the driver asks of the JVM that Spark's Python API does not offer."""
 
 from __future__ import annotations
 

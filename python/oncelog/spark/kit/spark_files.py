@@ -361,7 +361,7 @@ def _is_missing(problem: BaseException) -> bool:
 
 
 def _sync_with_checksums(file: Path) -> None:
-    """Sync a file, and the one beside it in which Hadoop keeps checksums of a local file: readers would trust it."""
+    """Sync a file, and the one in which Hadoop keeps checksums of a local file: readers would trust it."""
     for each in (file, file.with_name(f".{file.name}.crc")):
         if each is file or each.exists():
             descriptor = os.open(each, os.O_RDONLY)

@@ -1,8 +1,8 @@
 """A folder in which attempts at batches stage files, for committers that make them visible after the decision.
 
 Each attempt has a folder of its own, so that a driver or a task that comes late writes where nobody looks any more. A
-manifest is written beside an attempt's files before the decision, and moved to its own place when the batch is visible:
-so whoever carries the decision out knows whether anything is left to be done.
+manifest is written next to an attempt's files before the decision. It is moved to its final folder when the batch is
+visible, so the process that completes the batch knows whether anything is left to do.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class StagingFolder:
         """Remove what an attempt left."""
         self.files.remove(staged_names.staging(self._prefix, attempt))
 
-    # Behind the decision
+    # After the decision
 
     def kept(self, attempt: str) -> str | None:
         """The manifest of a decided attempt; None if it was published, or is gone."""
@@ -143,7 +143,7 @@ class StagingFolder:
     def forget(self, kept: int, needed: Iterable[str]) -> None:
         """Remove the manifests of all batches but the newest ones.
 
-        Numbers of batches do not tell which are newest: a query that takes a prefix over begins anew.
+        The numbers of batches do not show which are newest: a query that takes a prefix over counts from 0 again.
 
         Args:
             kept: how many of them to keep.
