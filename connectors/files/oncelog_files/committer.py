@@ -18,11 +18,11 @@ from pyspark.sql import DataFrame
 from oncelog.batches.attempt import Batch
 from oncelog.batches.committer import Committable
 from oncelog.crash_points import reach
-from oncelog.errors import CorruptDataError, FileUnavailableError, FileWriteError
+from oncelog.errors import CorruptDataError, FileUnavailableError, FileWriteError, UsageError
 from oncelog.spark.kit.manifests import hash_of
-from oncelog.spark.kit.spark_files import WHOLE_WHEN_CLOSED, FoundFile
+from oncelog.spark.kit.spark_files import WHOLE_WHEN_CLOSED, FoundFile, SparkFiles
 from oncelog.spark.kit.staging import StagingCommitter, StagingFolder
-from oncelog_files import folders_of_others, jobs, manifests
+from oncelog_files import jobs, manifests
 from oncelog_files.crash_points import FilesCrashPoint
 from oncelog_files.errors import FolderChangedError
 from oncelog_files.manifests import Decided, Manifest
@@ -30,6 +30,16 @@ from oncelog_files.options import SinkOptions
 
 SHOWN_TASKS: Final = 10
 """In an error."""
+
+_LISTS: Final = {
+    "_spark_metadata": "Spark's own file sink",
+    "_delta_log": "a Delta table",
+    ".hoodie": "a Hudi table",
+}
+"""Folders in which other writers keep their lists of files, and whose they are."""
+
+_ICEBERG: Final = "metadata", ".metadata.json"
+"""The folder of a table, and how the names of its files end."""
 
 _DECIDED: Final = "; the batch is decided: {}, then restart the query, which completes it"
 
@@ -60,7 +70,7 @@ class FolderCommitter(StagingCommitter[DataFrame]):
         """
         options, files = self._options, self.staging.files
         if files.root not in self._own:
-            folders_of_others.refuse(files)
+            _refuse_folders_of_others(files)
             self._own.add(files.root)
         job = jobs.checked(job, options.format, options.partition_by, has_long_names=files.scheme in WHOLE_WHEN_CLOSED)
         written = jobs.write(job, self.staging.begin(attempt), options.format, options.partition_by, options.writer)
@@ -130,6 +140,26 @@ class FolderCommitter(StagingCommitter[DataFrame]):
 
 
 # Steps ----------------------------------------------------------------------------------------------------------------
+
+
+def _refuse_folders_of_others(files: SparkFiles) -> None:
+    """Refuse a folder whose readers go by a list of files that another writer keeps: they would not see ours.
+
+    Raises:
+        UsageError: whose it is, and what to do.
+        FileUnavailableError: it cannot be read.
+    """
+    owners = [owner for name, owner in _LISTS.items() if files.is_folder(name)]
+    folder, end = _ICEBERG
+    if any(name.endswith(end) for name in files.names(folder)):
+        owners.append("an Iceberg table")
+    if owners:
+        raise UsageError(
+            "the folder belongs to another writer, whose list of files its readers go by, so they would not see what "
+            "this sink writes: give the sink a folder of its own; docs/guides/files.md says how to move a query over",
+            path=files.root,
+            owner=owners[0],
+        )
 
 
 def _move(staging: StagingFolder, batch: Decided, manifest: Manifest) -> None:
