@@ -108,6 +108,26 @@ def test_a_topic_that_was_deleted_while_the_query_runs_is_named(
         query.stop()
 
 
+def test_a_topic_that_was_deleted_while_a_task_runs_is_named(
+    kafka: KafkaBroker, spark: SparkSession, tmp_path: Path
+) -> None:
+    """The first row is acknowledged, and the task waits for the last one. Kafka's client would repeat its requests."""
+    topic = kafka.create_topic(fresh_name("deleted"))
+
+    def delete() -> None:
+        until(lambda: values(kafka, topic, isolation="read_uncommitted"))
+        kafka.delete_topic(topic)
+
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "rows.json").write_text('{"value": "first"}\n{"value": "last"}')
+    rows = with_a_pause(spark.readStream.schema("value string").json(str(tmp_path / "in")), "''")
+    given = options(kafka, tmp_path, topic, **{"kafka.linger.ms": "0", "kafka.max.block.ms": "600000"})
+    with ThreadPoolExecutor(1) as other, pytest.raises(Exception, match=f"UnknownTopicError: .*Topic {topic} does not"):
+        deleted = other.submit(delete)
+        run_available(rows.writeStream.format("oncelog-kafka").options(**given), tmp_path / "checkpoint")
+    deleted.result()
+
+
 @pytest.mark.parametrize("how", variants("stream", "batch write"))
 @pytest.mark.parametrize(
     ("last", "cause"), [("repeat('x', 2000000)", "RecordTooLargeError: "), ("''", "CorruptDataError: ")]

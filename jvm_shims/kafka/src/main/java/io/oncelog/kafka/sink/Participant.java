@@ -86,9 +86,7 @@ final class Participant {
     }
     check(acknowledged, producer);
     tokenTopic = tokenTopic == null ? settings.sourceOffsets().keySet().iterator().next() : tokenTopic;
-    sendOffsets(producer, tokenTopic);
-    producer.flush();
-    check(acknowledged, producer);
+    complete(producer, acknowledged, tokenTopic);
     if (acknowledged.count() != sent) {
       throw new SinkException(
           SinkException.Kind.FAILED, "sent " + sent + " rows, but " + acknowledged.count() + " were acknowledged");
@@ -107,6 +105,18 @@ final class Participant {
         tokenTopic,
         written,
         isFirstAttempt);
+  }
+
+  private void complete(TransactionalProducer producer, Acknowledgements acknowledged, String tokenTopic) {
+    try (DeletionWatch watch = new DeletionWatch(producer, tokenTopic)) {
+      try {
+        sendOffsets(producer, tokenTopic);
+        producer.flush();
+        check(acknowledged, producer);
+      } catch (RuntimeException problem) {
+        throw watch.reasonOf(problem);
+      }
+    }
   }
 
   private void sendOffsets(TransactionalProducer producer, String tokenTopic) {

@@ -104,6 +104,24 @@ final class ProducerInternals {
     return found == null ? NO_TOPIC_ID : found.toString();
   }
 
+  /** Whether the newest metadata lacks a topic. */
+  boolean isAbsent(String topic) {
+    return metadata.fetch().partitionCountForTopic(topic) == null;
+  }
+
+  /** Grows with each answer of the brokers. */
+  int metadataVersion() {
+    return metadata.updateVersion();
+  }
+
+  /** Has the client ask for a topic now; returns what {@link #awaitMetadata} needs. */
+  int requestMetadata(String topic) {
+    metadata.add(topic, System.currentTimeMillis());
+    int version = metadata.requestUpdateForTopic(topic);
+    sender.wakeup();
+    return version;
+  }
+
   /**
    * Waits until the client knows a topic with more than {@code wanted} partitions; returns how many it has.
    *
@@ -124,10 +142,7 @@ final class ProducerInternals {
                 SinkException.Kind.UNKNOWN_PARTITION,
                 "Partition " + wanted + " of topic " + topic + " does not exist: it has " + count + " partitions");
       }
-      metadata.add(topic, System.currentTimeMillis());
-      int version = metadata.requestUpdateForTopic(topic);
-      sender.wakeup();
-      awaitMetadata(version);
+      awaitMetadata(requestMetadata(topic));
       metadata.maybeThrowExceptionForTopic(topic);
     }
   }

@@ -83,6 +83,21 @@ final class TransactionalProducer {
     client.sendOffsetsToTransaction(offsets, new ConsumerGroupMetadata(groupId));
   }
 
+  /** Whether the newest metadata lacks a topic. */
+  boolean isAbsent(String topic) {
+    return internals.isAbsent(topic);
+  }
+
+  /** Grows with each answer of the brokers. */
+  int metadataVersion() {
+    return internals.metadataVersion();
+  }
+
+  /** Has the client ask for a topic; does not wait for the answer. */
+  void requestMetadata(String topic) {
+    internals.requestMetadata(topic);
+  }
+
   void flush() {
     client.flush();
   }
