@@ -42,7 +42,7 @@ def test_the_client_of_this_connector_is_known() -> None:
 
 @pytest.mark.parametrize("version", [TV1_VERSION, DEFAULT_VERSION])  # the second has the class of identities elsewhere
 def test_a_client_that_does_not_tell_what_it_prepared_is_refused_by_its_version(version: str) -> None:
-    said = {"prepared": None, "kind": "UNKNOWN_CLIENT", "problem": probe(version)}
+    said = {"participant": None, "kind": "UNKNOWN_CLIENT", "problem": probe(version)}
 
     with pytest.raises(KafkaInternalsError, match=f"client found: {version}"):
         outcomes.written([said])

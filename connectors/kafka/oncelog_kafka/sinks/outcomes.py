@@ -75,12 +75,12 @@ def written(outcomes: Iterable[Mapping[str, Any]]) -> Written:
     failed = failure(found)
     if failed is not None:
         raise failed
-    prepared = [one["prepared"] for one in found]
-    is_retried = not all(one["isFirstAttempt"] for one in prepared)
+    participants = [one["participant"] for one in found]
+    is_retried = not all(one["isFirstAttempt"] for one in participants)
     return Written(
-        tuple(map(_participant, prepared)),
+        tuple(map(_participant, participants)),
         is_retried,
-        {one["transactionalId"]: _extents(one) for one in prepared},
+        {one["transactionalId"]: _extents(one) for one in participants},
     )
 
 
@@ -96,7 +96,7 @@ def failure(outcomes: Iterable[Mapping[str, Any]]) -> OncelogError | None:
 def _extents(found: Mapping[str, Any]) -> dict[TopicIdPartition, Extent]:
     return dict(
         row
-        for topic in found["written"]
+        for topic in found["offsetRanges"]
         for row in extents.of_topic(topic["topic"], topic["topicId"], topic["partitions"]).items()
     )
 

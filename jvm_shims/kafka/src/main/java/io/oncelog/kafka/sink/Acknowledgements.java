@@ -13,16 +13,16 @@ import org.apache.kafka.common.KafkaException;
  * Hence they are complete after {@code flush}.
  */
 final class Acknowledgements implements Callback {
-  private final Written written;
+  private final OffsetRanges offsetRanges;
   private long count;
   private long bytes;
   private volatile UnsentException failure;
 
   /**
-   * @param written gets the offsets
+   * @param offsetRanges gets the offsets
    */
-  Acknowledgements(Written written) {
-    this.written = written;
+  Acknowledgements(OffsetRanges offsetRanges) {
+    this.offsetRanges = offsetRanges;
   }
 
   @Override
@@ -30,7 +30,7 @@ final class Acknowledgements implements Callback {
     if (problem == null && metadata.hasOffset()) {
       count++;
       bytes += Math.max(metadata.serializedKeySize(), 0) + Math.max(metadata.serializedValueSize(), 0);
-      written.add(metadata.topic(), metadata.partition(), metadata.offset());
+      offsetRanges.add(metadata.topic(), metadata.partition(), metadata.offset());
     } else if (failure == null) {
       Exception cause = problem != null ? problem : new KafkaException("a record was acknowledged without its offset");
       failure = new UnsentException(metadata, cause);
@@ -43,12 +43,12 @@ final class Acknowledgements implements Callback {
 
   /** How much of the client's buffer the records filled at most; a batch takes its full size from the start. */
   long bufferedBytes(long batchSize) {
-    long partitions = written.topics().stream().mapToLong(topic -> topic.partitions().size()).sum();
+    long partitions = offsetRanges.topics().stream().mapToLong(topic -> topic.partitions().size()).sum();
     return Math.max(partitions, 1) * batchSize + bytes;
   }
 
-  Written written() {
-    return written;
+  OffsetRanges offsetRanges() {
+    return offsetRanges;
   }
 
   /** The first failure of a send; null if there was none. */

@@ -59,6 +59,6 @@ public final class BatchWriter {
     if (!settings.carriesOffsets(0)) {
       return List.of();
     }
-    return List.of(TaskOutcome.prepared(new Participant(settings, 0, 0, 0), Collections.emptyIterator()));
+    return List.of(TaskOutcome.prepared(new ParticipantWriter(settings, 0, 0, 0), Collections.emptyIterator()));
   }
 }

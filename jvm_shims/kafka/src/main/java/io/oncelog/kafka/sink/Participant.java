@@ -1,147 +1,30 @@
 package io.oncelog.kafka.sink;
 
-import java.util.HashMap;
-import java.util.Iterator;
 import java.util.List;
-import java.util.Map;
-import org.apache.kafka.clients.consumer.OffsetAndMetadata;
-import org.apache.kafka.clients.producer.ProducerRecord;
-import org.apache.kafka.common.TopicPartition;
-import org.apache.spark.sql.catalyst.InternalRow;
 
 /**
- * One participant of a batch: a transaction that a task opens, fills, and leaves open and prepared.
+ * One prepared participant: an open transaction with all rows of one task. The driver reads it as JSON, with the names
+ * of the components.
  *
- * <p>Prepared means: every send succeeded, as many records were acknowledged as rows were sent, the token is part of
- * the transaction, and the client is in no error state. All of this is checked, because {@code flush} does not throw
- * for failed sends, and whoever ends the transaction from outside would commit it without their records. Then the
- * producer is kept for the next batch, or closed.
+ * @param partition of the batch, as Spark numbers it
+ * @param producerId identifies the transaction, together with the epoch
+ * @param epoch see {@code producerId}
+ * @param transactionVersion 2 if the broker raises the epoch with every transaction, else 1
+ * @param rows number of rows
+ * @param contentHash sum of the rows' hashes; 0 if they were not hashed
+ * @param tokenTopic the token is an offset of this topic's partition 0, in the participant's group
+ * @param offsetRanges where its rows are
+ * @param isFirstAttempt false if Spark ran this task, or its stage, before
  */
-final class Participant {
-  private final SinkSettings settings;
-  private final int partition;
-  private final String transactionalId;
-  private final boolean isFirstAttempt;
-
-  Participant(SinkSettings settings, int partition, int stageAttempt, int attempt) {
-    this.settings = settings;
-    this.partition = partition;
-    String turn = settings.lease() + "." + stageAttempt + "." + attempt;
-    this.transactionalId = settings.transactionalIdPrefix() + "-" + partition + "-" + turn;
-    this.isFirstAttempt = stageAttempt == 0 && attempt == 0;
-  }
-
-  Prepared prepare(Iterator<InternalRow> rows) {
-    TransactionalProducer producer = null;
-    try {
-      producer = kept();
-      if (producer == null) {
-        producer = TransactionalProducer.open(settings.producer(), transactionalId);
-      }
-      Acknowledgements acknowledged = new Acknowledgements(new Written(producer::topicId));
-      Prepared prepared = send(producer, acknowledged, new PlanRows(rows));
-      if (isFirstAttempt) {
-        ProducerCache.get().give(key(), producer, acknowledged.bufferedBytes(settings.batchSize()));
-        producer = null;
-      }
-      return prepared;
-    } catch (PlanRows.Failure problem) {
-      throw problem.ofThePlan();
-    } catch (RuntimeException problem) {
-      throw SinkException.of(problem, transactionalId);
-    } finally {
-      if (producer != null) {
-        producer.close();
-      }
-    }
-  }
-
-  /** The producer of this partition's task in the batch before, if it may go on; else null. */
-  private TransactionalProducer kept() {
-    return isFirstAttempt ? ProducerCache.get().take(key(), settings.handovers().get(partition)) : null;
-  }
-
-  private ProducerCache.Key key() {
-    return new ProducerCache.Key(
-        settings.producer(), settings.transactionalIdPrefix(), settings.lease(), partition);
-  }
-
-  private Prepared send(TransactionalProducer producer, Acknowledgements acknowledged, Iterator<InternalRow> rows) {
-    ContentHash hash = settings.isHashed() ? new ContentHash() : null;
-    Rows reader = new Rows(settings);
-    String tokenTopic = settings.topic();
-    long sent = 0;
-    while (rows.hasNext()) {
-      ProducerRecord<byte[], byte[]> record = reader.toRecord(rows.next());
-      if (hash != null) {
-        hash.add(record);
-      }
-      producer.awaitPartition(record);
-      producer.send(record, acknowledged);
-      sent++;
-      tokenTopic = tokenTopic == null ? record.topic() : tokenTopic;
-      if (acknowledged.failure() != null) {
-        break;
-      }
-    }
-    check(acknowledged, producer);
-    tokenTopic = tokenTopic == null ? settings.sourceOffsets().keySet().iterator().next() : tokenTopic;
-    complete(producer, acknowledged, tokenTopic);
-    if (acknowledged.count() != sent) {
-      throw new SinkException(
-          SinkException.Kind.FAILED, "sent " + sent + " rows, but " + acknowledged.count() + " were acknowledged");
-    }
-    List<Written.Topic> written = acknowledged.written().topics();
-    producer.checkTopics(written);
-    Handover.Identity identity = producer.identity();
-    return new Prepared(
-        transactionalId,
-        partition,
-        identity.producerId(),
-        identity.epoch(),
-        producer.isTransactionV2() ? 2 : 1,
-        sent,
-        hash == null ? 0 : hash.sum(),
-        tokenTopic,
-        written,
-        isFirstAttempt);
-  }
-
-  private void complete(TransactionalProducer producer, Acknowledgements acknowledged, String tokenTopic) {
-    try (DeletionWatch watch = new DeletionWatch(producer, tokenTopic)) {
-      try {
-        sendOffsets(producer, tokenTopic);
-        producer.flush();
-        check(acknowledged, producer);
-      } catch (RuntimeException problem) {
-        throw watch.reasonOf(problem);
-      }
-    }
-  }
-
-  private void sendOffsets(TransactionalProducer producer, String tokenTopic) {
-    producer.sendOffsets(
-        Map.of(new TopicPartition(tokenTopic, 0), new OffsetAndMetadata(settings.batchId(), settings.token())),
-        settings.tokenGroupPrefix() + "-" + partition);
-    if (settings.carriesOffsets(partition)) {
-      Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
-      settings
-          .sourceOffsets()
-          .forEach(
-              (topic, numbers) ->
-                  numbers.forEach(
-                      (number, offset) ->
-                          // The metadata marks these offsets as a sink's, so that the source leaves them alone.
-                          offsets.put(
-                              new TopicPartition(topic, number), new OffsetAndMetadata(offset, settings.token()))));
-      producer.sendOffsets(offsets, settings.sourceGroup());
-    }
-  }
-
-  private static void check(Acknowledgements acknowledged, TransactionalProducer producer) {
-    if (acknowledged.failure() != null) {
-      throw acknowledged.failure();
-    }
-    producer.check();
-  }
-}
+public record Participant(
+    String transactionalId,
+    int partition,
+    long producerId,
+    int epoch,
+    int transactionVersion,
+    long rows,
+    long contentHash,
+    String tokenTopic,
+    List<OffsetRanges.Topic> offsetRanges,
+    boolean isFirstAttempt)
+    implements java.io.Serializable {}

@@ -16,11 +16,11 @@ import org.apache.spark.sql.catalyst.InternalRow;
  * attempt cannot succeed, the task reports this outcome instead of failing. Otherwise Spark would try it again, and
  * give the driver a page of text instead of one sentence.
  *
- * @param prepared null if the task failed
+ * @param participant null if the task failed
  * @param kind of the failure; null if there was none
  * @param problem one sentence
  */
-record TaskOutcome(Prepared prepared, SinkException.Kind kind, String problem) implements java.io.Serializable {
+record TaskOutcome(Participant participant, SinkException.Kind kind, String problem) implements java.io.Serializable {
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final Pattern LOCAL = Pattern.compile("local(?:\\[[^,]*(?:,\\s*(\\d+))?\\])?");
 
@@ -31,7 +31,7 @@ record TaskOutcome(Prepared prepared, SinkException.Kind kind, String problem) i
       return null;
     }
     try {
-      return prepared(new Participant(settings, number, task.stageAttemptNumber(), task.attemptNumber()), rows);
+      return prepared(new ParticipantWriter(settings, number, task.stageAttemptNumber(), task.attemptNumber()), rows);
     } catch (SinkException problem) {
       if (problem.kind().isPassing() && !isLast(task)) {
         throw problem;
@@ -40,8 +40,8 @@ record TaskOutcome(Prepared prepared, SinkException.Kind kind, String problem) i
     }
   }
 
-  static TaskOutcome prepared(Participant participant, Iterator<InternalRow> rows) {
-    return new TaskOutcome(participant.prepare(rows), null, null);
+  static TaskOutcome prepared(ParticipantWriter writer, Iterator<InternalRow> rows) {
+    return new TaskOutcome(writer.prepare(rows), null, null);
   }
 
   String toJson() {

@@ -123,12 +123,12 @@ final class TransactionalProducer {
   }
 
   /** Throws if a topic was created again since the client of a kept producer learned its id. */
-  void checkTopics(List<Written.Topic> written) {
-    if (metadataVersion == NOT_ADOPTED || written.isEmpty()) {
+  void checkTopics(List<OffsetRanges.Topic> topics) {
+    if (metadataVersion == NOT_ADOPTED || topics.isEmpty()) {
       return;
     }
     internals.awaitMetadata(metadataVersion);
-    for (Written.Topic one : written) {
+    for (OffsetRanges.Topic one : topics) {
       String known = topicId(one.topic());
       if (!known.equals(ProducerInternals.NO_TOPIC_ID) && !known.equals(one.topicId())) {
         throw new KafkaException("the topic was deleted and created again: " + one.topic());

@@ -7,10 +7,10 @@ import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
-class WrittenTest {
+class OffsetRangesTest {
   private final List<String> asked = new ArrayList<>();
-  private final Written written =
-      new Written(
+  private final OffsetRanges offsetRanges =
+      new OffsetRanges(
           topic -> {
             asked.add(topic);
             return "id-of-" + topic;
@@ -18,12 +18,12 @@ class WrittenTest {
 
   @Test
   void hasTheFirstAndTheLastOffsetOfEachPartition() {
-    written.add("out", 0, 7);
-    written.add("out", 3, 0);
-    written.add("out", 0, 12);
-    written.add("out", 0, 9);
+    offsetRanges.add("out", 0, 7);
+    offsetRanges.add("out", 3, 0);
+    offsetRanges.add("out", 0, 12);
+    offsetRanges.add("out", 0, 9);
 
-    Written.Topic topic = written.topics().get(0);
+    OffsetRanges.Topic topic = offsetRanges.topics().get(0);
     assertEquals("out", topic.topic());
     assertEquals("id-of-out", topic.topicId());
     assertArrayEquals(new long[][] {{0, 7, 12}, {3, 0, 0}}, topic.partitions().toArray(long[][]::new));
@@ -31,19 +31,19 @@ class WrittenTest {
 
   @Test
   void asksForTheIdOfATopicOnceAndAtOnce() {
-    written.add("out", 0, 1);
-    written.add("other", 0, 2);
-    written.add("out", 1, 3);
-    written.add("other", 0, 4);
+    offsetRanges.add("out", 0, 1);
+    offsetRanges.add("other", 0, 2);
+    offsetRanges.add("out", 1, 3);
+    offsetRanges.add("other", 0, 4);
 
     assertEquals(List.of("out", "other"), asked);
-    assertEquals(List.of("other", "out"), written.topics().stream().map(Written.Topic::topic).toList());
-    assertArrayEquals(new long[] {0, 2, 4}, written.topics().get(0).partitions().get(0));
+    assertEquals(List.of("other", "out"), offsetRanges.topics().stream().map(OffsetRanges.Topic::topic).toList());
+    assertArrayEquals(new long[] {0, 2, 4}, offsetRanges.topics().get(0).partitions().get(0));
   }
 
   @Test
   void hasNothingOfATaskWithoutRows() {
-    assertEquals(List.of(), written.topics());
+    assertEquals(List.of(), offsetRanges.topics());
     assertEquals(List.of(), asked);
   }
 }

@@ -11,7 +11,7 @@ import java.util.function.Function;
  * Where a task's records are: the first and the last offset in each partition that it wrote to. Needs no memory per
  * record.
  */
-final class Written {
+final class OffsetRanges {
   private static final long NOTHING = -1;
 
   /**
@@ -30,7 +30,7 @@ final class Written {
   /**
    * @param ids finds the id of a topic that was just written to
    */
-  Written(Function<String, String> ids) {
+  OffsetRanges(Function<String, String> ids) {
     this.ids = ids;
   }
 
