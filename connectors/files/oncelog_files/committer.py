@@ -1,10 +1,10 @@
 """Commits batches into a folder: Spark writes into a hidden folder, and then the files move to where readers look.
 
-Spark's writer leaves the files of an attempt in a folder that no other attempt has. Its job commit chooses among tries
-of tasks, as always; a driver or a task that comes late writes into a folder that nobody names any more. Before the
-decision the files are made durable, and a manifest of them is written beside them. The decision names the manifest by
-its hash. After it, anybody may move the files, any number of times: their names are Spark's, which are those of one
-writing job alone, so a file is either still to be moved or at its final place. The manifest is moved last.
+Spark's writer leaves the files of an attempt in a folder that no other attempt uses. Its job commit chooses among the
+attempts of each task, as always. A driver or a task that comes late writes into a folder that no decision names. Before
+the decision, the files are made durable, and a manifest of them is written next to them. The decision names the
+manifest by its hash. After it, any process may move the files, any number of times: the names are Spark's and belong to
+one job only, so a file is either still to be moved or has its final path. The manifest is moved last.
 """
 
 from __future__ import annotations

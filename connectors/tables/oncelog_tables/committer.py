@@ -6,9 +6,9 @@ log adds them, and remembers in the table that it has the batch: so the batch be
 twice. Whoever carries a decision out looks there first; and if two do so at once, the log refuses the second commit.
 No file is moved or written again.
 
-An upsert is the same commit, which also takes out what has the keys of the batch: no key is there twice, and each has a
-value, or nothing is decided. A format may commit files of the keys beside those of the rows; or it merges the rows into
-files of its own, and those of the batch are removed behind it.
+An upsert is the same commit, and also removes the rows that have the keys of the batch. If a key occurs twice or is
+null, nothing is decided. A format may commit files of keys in addition to those of rows. Or it merges the rows into
+files of its own; then the files of the batch are removed afterwards.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ def folder_of(attempt: str) -> str:
     """The folder of an attempt's files, below that of the table.
 
     Its name does not begin with an underscore: what cleans a table up passes over such folders, and the files could
-    never be removed, once the table's rows are deleted or written anew.
+    never be removed, once the table's rows are deleted or rewritten.
     """
     return f"oncelog/{attempt}"
 

@@ -46,7 +46,7 @@ def once(write: Callable[[DataFrame, str], object], was_written: Callable[[str],
             nothing. If the token is there already, it must change nothing, also if two drivers call it at a time:
             insert the token in the same transaction, under a unique key.
         was_written: whether a token is there. Your store must keep tokens for as long as an old driver may wake up
-            beside a new one: all of them, or those of the last days. A token is
+            after a new one has started: all of them, or those of the last days. A token is
             ``<prefix>.<batch id>.<random text>``.
         options: znodes, transactionalIdPrefix, sinkName, takeover.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.batches.committables import CommittableRound, committable_ledgers
 from oncelog.batches.ledger import EMBEDDED
 from oncelog.batches.rules import BatchRequest
 from oncelog.errors import BatchRefusedError, RunSupersededError
@@ -66,3 +67,17 @@ def test_a_batch_that_was_under_way_is_written_by_the_next_run_and_no_more_by_th
     assert old.outcome is Outcome.ABORT
     with pytest.raises(RunSupersededError):
         plan_round(services, request(2, "run-2"))
+
+
+def test_a_round_of_a_sink_into_another_store_is_read_and_written_as_before() -> None:
+    stored = (
+        b'{"version":1,"outcome":"commit","batch_id":7,"fingerprint":"ab12","run_id":"run-1","nonce":"n0nce",'
+        b'"names":["{\\"file\\": \\"a-0.parquet\\"}","b"],"is_over":true}'
+    )
+    parts = ('{"file": "a-0.parquet"}', "b")
+    ledgers = committable_ledgers("/texts")
+
+    found = ledgers.decode("/texts/copier/rounds/1", stored)
+
+    assert found == CommittableRound(Outcome.COMMIT, 7, "ab12", "run-1", "n0nce", parts, is_over=True)
+    assert ledgers.encode(found) == stored
