@@ -1,5 +1,5 @@
-"""What all sinks share, whatever they write to.
+"""What all sinks share on Spark, whatever they write to.
 
-That is the options, the batch and its request to the ledger, the driver, and the function for ``foreachBatch``. A place
-to write to is a `Target` (`target.py`); the embedded log's target is `spark/log_target.py`.
+These are the options, what Spark knows of a batch, and the function for ``foreachBatch``. How a batch is written once
+is in `oncelog/batches/`, which does not know Spark.
 """
