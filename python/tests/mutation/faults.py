@@ -3219,7 +3219,80 @@ POSTGRES_SINK = [
     ),
 ]
 
+UNDESCRIBED = (
+    TABLES + "tests/test_iceberg_recovery.py::"
+    "test_rows_that_the_metadata_cannot_describe_are_refused_before_the_decision"
+)
+
+KINDS = [
+    Fault(
+        "a second call for a batch counts as its replay",
+        "batches/rules.py",
+        "(request.call_id is None or request.call_id != last.call_id)",
+        "request.call_id is None",
+        ("unit/batches/test_rules.py",),
+    ),
+    Fault(
+        "a foreign record is read as an entry",
+        KAFKA + "oncelog_kafka/protocol/entries.py",
+        "if one.value is not None and is_entry(one.value)",
+        "if one.value is not None",
+        (KAFKA + "tests/test_simulated_partition.py",),
+    ),
+    Fault(
+        "a damaged batch of records counts as foreign",
+        KAFKA + "oncelog_kafka/ledger/partition_log.py",
+        "if foreign and not batch.is_intact():",
+        "if False:",
+        (KAFKA + "tests/test_simulated_partition.py",),
+    ),
+    Fault(
+        "a page answers whatever host it is asked by",
+        "metrics/addresses.py",
+        "return not self.is_loopback or (",
+        "return True or (",
+        ("unit/metrics/test_exposition.py",),
+    ),
+    Fault(
+        "a copy of a checkpoint lacks what links lead to",
+        "checkpoints/storage.py",
+        "onerror=_raise_unless_gone, followlinks=True)",
+        "onerror=_raise_unless_gone)",
+        ("unit/cli/test_new_checkpoints.py",),
+    ),
+    Fault(
+        "an old package fails by a name that it lacks",
+        "extras.py",
+        '        if package in {"", "oncelog"}:',
+        '        if package in {"", "oncelog"} or not isinstance(missing, ModuleNotFoundError):',
+        ("unit/test_extras.py",),
+    ),
+    Fault(
+        "threads share a consumer and nobody notices",
+        "clients/exclusive.py",
+        "if not self._lock.acquire(blocking=False):",
+        "if not (self._lock.acquire(blocking=False) or True):",
+        ("unit/clients/test_consumer.py::test_threads_that_share_a_consumer_get_an_error_or_each_record_once",),
+    ),
+    Fault(
+        "a batch is decided that the table's log cannot describe",
+        TABLES + "oncelog_tables/committer.py",
+        "        table.rehearse(decided, folder, files)\n",
+        "        pass\n",
+        (UNDESCRIBED,),
+    ),
+    Fault(
+        "negative decimals of partitions are left to delta-rs",
+        TABLES + "oncelog_tables/delta_rewrites.py",
+        "(one.least is None or one.least < 0)",
+        "one.least is None",
+        (TABLES + "tests/test_delta_rewrites.py",),
+    ),
+]
+"""Of the kinds of faults that docs/design/023-faults-at-the-edges.md lists, those that no other group has."""
+
 FAULTS = [
+    *KINDS,
     *SECRETS,
     *ARGUMENTS,
     *IDENTITY,
