@@ -28,6 +28,7 @@ from oncelog_kafka.sinks.data_plane import SparkJob
 from oncelog_kafka.sinks.jobs import Job
 from oncelog_kafka.sinks.target import KafkaTarget
 from tests.support.connectors.kafka_sink import committed, rows
+from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, fresh_name, require_shims
 
 GROUPS = "__consumer_offsets"
@@ -187,6 +188,7 @@ def test_a_part_whose_token_was_deleted_with_its_topic_is_not_taken_for_lost(
     world.brokers.fence([one.transactional_id for one in decided.participants], 60_000)
     topic = decided.participants[0].token_topic
     world.broker.delete_topic(topic)
+    until(lambda: world.brokers.partitions_of(topic) is None)
     if is_created_again:
         world.broker.create_topic(topic, partitions=2)
 

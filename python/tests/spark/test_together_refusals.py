@@ -96,7 +96,9 @@ def test_a_function_that_makes_no_rows_is_named(rows: DataFrame, tmp_path: Path)
     count: Any = DataFrame.count
     both = oncelog.spark.together(own(znodes=str(tmp_path / "ledger")), (own(sinkName="b"), count))
 
-    with pytest.raises(Exception, match=r"the function beside a sink must return a DataFrame .*returned='int'"):
+    with pytest.raises(
+        Exception, match=r"the function that is given with a sink must return a DataFrame .*returned='int'"
+    ):
         run_available(rows.writeStream.foreachBatch(both), tmp_path / "checkpoint")
 
     assert not (tmp_path / "ledger").exists()

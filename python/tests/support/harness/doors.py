@@ -18,6 +18,8 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_ty
 
 from pyspark.sql import DataFrame, SparkSession
 
+from oncelog.spark.kit.committer_sink import CommitterSink, FolderSink
+from oncelog.spark.kit.sink import ForeachBatchSink
 from oncelog.types import OffsetAndMetadata, TopicPartition
 from oncelog_kafka.sinks.batch_sink import KafkaSink
 
@@ -61,6 +63,14 @@ class Door(NamedTuple):
         function = self.function.__init__ if isinstance(self.function, type) else self.function  # type: ignore[misc]
         return get_type_hints(inspect.unwrap(function), localns=LATE)
 
+
+HOOKS = {
+    name
+    for sink in (ForeachBatchSink, CommitterSink, FolderSink)
+    for name, member in vars(sink).items()
+    if inspect.isfunction(member) and not hasattr(member, "__wrapped__") and not name.startswith("_")
+}
+"""What the author of a sink overrides, and no user calls: a call that users make is `checked`."""
 
 # Finding them ---------------------------------------------------------------------------------------------------------
 
@@ -111,6 +121,8 @@ def _doors_of_class(kind: type) -> Iterator[Door]:
         yield Door(kind.__name__, kind, None)
     for base in kind.__mro__:
         for name, member in vars(base).items() if _home(base).partition(".")[0] in OURS else ():
+            if issubclass(kind, ForeachBatchSink) and name in HOOKS:
+                continue
             if inspect.isfunction(member) and (_is_public(name) or name == "__call__"):
                 yield Door(f"{kind.__name__}.{name}", member, kind)
             elif isinstance(member, classmethod | staticmethod) and _is_public(name):

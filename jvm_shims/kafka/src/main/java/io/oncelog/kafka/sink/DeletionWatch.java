@@ -6,8 +6,8 @@ import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Interrupts a task that waits for the brokers after its topic was deleted: Kafka's client would repeat the requests for
- * {@code max.block.ms} or {@code delivery.timeout.ms}. Closing the client instead does not end the wait.
+ * Interrupts a task that waits for the brokers after its topic was deleted: Kafka's client would repeat the requests
+ * for {@code max.block.ms} or {@code delivery.timeout.ms}. Closing the client instead does not end the wait.
  *
  * <p>A topic counts as deleted once the brokers have answered for some time that there is none. While they do not
  * answer, or the topic has no leader, the client goes on waiting.
