@@ -12,7 +12,7 @@ hold the attempt's staging table, be they a driver's or tasks'.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Final
 
 from oncelog.batches.attempt import Batch
@@ -186,9 +186,15 @@ class PostgresCommitter(Committer[Job]):
         return has_prefix or marks.is_left(database, asked.prefix, asked.query_id)
 
     def mark_history(self) -> None:
+        """On a connection of its own, since that of the batch may have a transaction open.
+
+        The table of the marks may be missing: the url of a restarted query may name another schema.
+        """
         query = self._request.prefix, self._request.query_id
         if query not in self._marked:
-            marks.leave(self._options.address, *query)
+            with closing(Database(self._options.address)) as database:
+                tables.ensure_batches(database, self._schema)
+                marks.leave(database, self._schema, *query)
             self._marked.add(query)
 
     # Steps

@@ -6,10 +6,8 @@ and the url may name another schema than before, so a mark names the query, and 
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import Final
 
-from oncelog.znodes.postgres.address import PostgresAddress
 from oncelog_postgres.database import Database, name, text
 
 _TABLES: Final = (
@@ -20,14 +18,14 @@ _TABLES: Final = (
 )
 
 
-def leave(address: PostgresAddress, prefix: str, query_id: str) -> None:
-    """Mark a query, before its first batch becomes visible; the connection of that batch has a transaction open."""
-    with closing(Database(address)) as database, database.transaction():
+def leave(database: Database, schema: str, prefix: str, query_id: str) -> None:
+    """Mark a query, before its first batch becomes visible."""
+    with database.transaction():
         database.run(
             text(
                 "INSERT INTO {batches} (attempt, prefix, table_name, row_count) VALUES ({mark}, {prefix}, '', 0) "
                 "ON CONFLICT (attempt) DO NOTHING",
-                batches=name(address.schema, "batches"),
+                batches=name(schema, "batches"),
                 mark=_mark(prefix, query_id),
                 prefix=prefix,
             )

@@ -217,6 +217,18 @@ def test_a_table_that_changed_behind_the_decision_is_named_and_the_restart_compl
     assert world.holds(FIRST)
 
 
+def test_a_decided_batch_is_committed_by_a_query_whose_url_names_a_new_schema(world: PostgresWorld) -> None:
+    """The schema has no table `batches` yet, where the query is marked before its batch becomes visible."""
+    die(world, CrashPoint.ROUND_DECIDED)
+    world.url = world.server.url()
+
+    assert world.run(0, FIRST, "run-2").is_replay
+
+    assert world.holds(FIRST)
+    world.run(1, SECOND, "run-2")
+    assert world.holds(FIRST, SECOND)
+
+
 def test_a_batch_goes_where_its_decision_says_whatever_the_options_say_later(world: PostgresWorld) -> None:
     die(world, CrashPoint.ROUND_DECIDED)
     decided_for, world.table = world.table, "public.another_table"
